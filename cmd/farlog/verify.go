@@ -23,12 +23,14 @@ type verifyOptions struct {
 	publicKey string
 	against   string
 	anchors   []string
+
+	isAnchored bool
 }
 
 func newVerifyCommand(env *environment) *cobra.Command {
 	var options verifyOptions
 	command := &cobra.Command{
-		Use:   "verify PATH|MEMBERS [--stream NAME] [--against STORE] [--anchor FILE]...",
+		Use:   "verify PATH|MEMBERS [--stream NAME] [--against STORE] [--anchored] [--anchor FILE]...",
 		Short: "Prove that nothing is missing, altered or out of order",
 		Long: `Reads a store, a segment file or a ring image from its first byte to its last and checks every record
 (CRC, lsn, seq, epoch) and, in a store, every segment header and the chain of signed manifests. Says between which
@@ -40,8 +42,10 @@ A store alone does not prove where a stream ends: one whose last segments were r
 one that was never written further, also to --public-key, and to --against where the other store lost the same. An
 anchor, a commitment that is kept elsewhere, proves it: with --anchor a store fails that ends before an anchor, lacks a
 manifest that was there, or holds other records than at the time, also where all of it was signed again with the
-store's own key. --output json prints the anchors of the ends as they are now, in "anchors": keep that output where
-nobody writes who writes the store, and give it to --anchor. Without an anchor, the lsn that is named must not be below
+store's own key. --anchored takes those that drains have reported to the control plane, up to a minute old, and fails
+where the control plane does not answer, or no anchor of a stream is known. --output json prints the anchors of the
+ends as they are now, in "anchors": keep that output where nobody writes who writes the store, and give it to --anchor.
+Without an anchor, the lsn that is named must not be below
 the head of the stream's ring (farlog ring show; "stored" in farlog status).
 
 --against compares the store with another one, such as that of another site (farlogd replica), record for record, and
@@ -64,6 +68,7 @@ not be read. 2: the command line is wrong.`,
   farlog verify "members:2 mem:/t1/orders.ring mem:/t2/orders.ring mem:/t3/orders.ring"
   farlog verify "members:2 ofi:tcp://t1:7000/orders ofi:tcp://t2:7000/orders ofi:tcp://t3:7000/orders" --stream desk7/orders
   farlog verify data/store --public-key /secure/place/signing.pub
+  farlog verify data/store --anchored
   farlog verify data/store --anchor /secure/place/anchors.json`,
 		Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -75,6 +80,8 @@ not be read. 2: the command line is wrong.`,
 		"of the stream whose rings on other hosts MEMBERS names")
 	flags.StringVar(&options.against, "against", "",
 		"`directory` of another store of the same streams to compare with, too")
+	flags.BoolVar(&options.isAnchored, "anchored", false,
+		"get anchors from the control plane; fail when it does not answer, or a stream has none")
 	flags.StringArrayVar(&options.anchors, "anchor", nil,
 		"`file` with anchors that the store must agree with (repeatable)")
 	flags.StringVar(&options.publicKey, "public-key", "",
@@ -124,9 +131,9 @@ func runVerify(ctx context.Context, env *environment, path string, options verif
 		return err
 	}
 	if kind != kindStore && (options.stream != "" && kind != kindMembers || options.publicKey != "" ||
-		options.against != "" || len(options.anchors) > 0) {
+		options.against != "" || options.isAnchored || len(options.anchors) > 0) {
 		return usageErrorf(
-			"verify %s: a %s: --stream, --public-key, --against and --anchor are for a store",
+			"verify %s: a %s: --stream, --public-key, --against, --anchored and --anchor are for a store",
 			path,
 			kind,
 		)
@@ -135,7 +142,7 @@ func runVerify(ctx context.Context, env *environment, path string, options verif
 	progress, clear := verifyProgress(env)
 	switch kind {
 	case kindStore:
-		err = verifyStore(ctx, &result, options, progress)
+		err = verifyStore(ctx, env, &result, options, progress)
 	case kindSegment:
 		var report store.StreamReport
 		report, err = store.VerifySegment(ctx, store.OS, path, progress)
@@ -172,7 +179,8 @@ func verifyProgress(env *environment) (progress func(store.VerifyProgress), clea
 	return progress, func() { fmt.Fprint(env.stderr, "\r\x1b[K") }
 }
 
-func verifyStore(ctx context.Context, result *verifyResult, options verifyOptions, progress func(store.VerifyProgress),
+func verifyStore(ctx context.Context, env *environment, result *verifyResult, options verifyOptions,
+	progress func(store.VerifyProgress),
 ) error {
 	opened, err := store.Open(result.Path, store.Options{})
 	if err != nil {
@@ -188,13 +196,16 @@ func verifyStore(ctx context.Context, result *verifyResult, options verifyOption
 			return fmt.Errorf("--public-key %s: %w", options.publicKey, err)
 		}
 	}
-	if wanted.Anchors, err = readAnchors(options.anchors); err != nil {
+	if wanted.Anchors, err = gatherAnchors(ctx, env, opened, options); err != nil {
 		return err
 	}
 	report, err := opened.Verify(ctx, wanted)
 	result.Store, result.Streams, result.OK = report.StoreUUID, report.Streams, report.OK()
 	result.Key, result.NoKey = report.KeyFailure, report.IsKeyMissing
 	result.keepEnds()
+	if options.isAnchored {
+		result.requireAnchors()
+	}
 	if err == nil && result.OK && options.against != "" {
 		err = result.compare(ctx, opened, options)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -81,5 +82,35 @@ func TestVerify_AnchorFileIsNotThereOrEmpty(t *testing.T) {
 	if _, talk, code := runFarlog(t, "verify", dir, "--anchor", missing); code != exitFailure ||
 		!strings.Contains(talk, "no anchor") {
 		t.Errorf("exit code %d, stderr %q", code, talk)
+	}
+}
+
+// A control plane that does not answer may have an anchor: that is a failure, and not its absence.
+func TestVerify_AnchoredWithoutControlPlane(t *testing.T) {
+	dir := storeOf(t, 16<<10, []string{"order"})
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close() // it takes connections and says nothing
+	_, talk, code := runFarlog(t, "verify", dir, "--anchored", "--control", listener.Addr().String(), "--insecure",
+		"--timeout", "300ms")
+	if code != exitFailure || !strings.Contains(talk, "--anchored: ") {
+		t.Errorf("exit code %d, stderr %q", code, talk)
+	}
+}
+
+// A stream without an anchor fails, and a control plane that names another store for it does as well.
+func TestVerify_RequiredAnchors(t *testing.T) {
+	result := verifyResult{OK: true, Path: "store", Streams: []store.StreamReport{
+		{Stream: "a", IsEndProved: true}, {Stream: "b"},
+	}}
+	result.requireAnchors()
+	if result.OK || result.Streams[0].Failure != nil || result.Streams[1].Failure == nil {
+		t.Errorf("%+v", result)
+	}
+	want := "verify store: stream b: no anchor of the stream is known, so its end is not proved"
+	if text := result.failure().Error(); text != want {
+		t.Error(text)
 	}
 }

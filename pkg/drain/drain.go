@@ -95,6 +95,8 @@ type Progress struct {
 	ForgedText string // which, for ten minutes after the last one; "" = none
 
 	Members []farlog.MemberStatus // of a stream with several rings, in the order of its URI
+
+	Anchor *store.Anchor // of the store's end, at most a second older than it; nil: the store has nothing
 }
 
 // Run drains one ring, or the rings of a stream that has several, into one stream until ctx is done (then it returns

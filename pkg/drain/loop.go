@@ -19,6 +19,7 @@ const (
 	quietFactor      = 5                      // how much longer the pauses may be then
 	quietPauseMax    = 5 * time.Millisecond   // unless PollInterval itself is longer
 	statusInterval   = 200 * time.Millisecond
+	anchorInterval   = time.Second
 	retryIntervalMin = 50 * time.Millisecond
 	retryIntervalMax = 2 * time.Second
 )
@@ -46,6 +47,7 @@ type drainer struct {
 	statusAt     time.Time // when AppendedLSN was last looked up
 	lastRecordAt time.Time // timestamp of the last record stored
 	caughtUpAt   time.Time // when the ring was last seen empty
+	anchoredAt   time.Time // when the last anchor was made
 }
 
 // open takes both locks and finds where to go on. It waits for space on the disk, as long as ctx allows.
@@ -421,7 +423,19 @@ func (d *drainer) look(now time.Time) {
 	}
 }
 
+// anchor commits to the store's end, now and then: it waits until the last batch is hashed.
+func (d *drainer) anchor() {
+	if d.appender == nil || time.Since(d.anchoredAt) < anchorInterval {
+		return
+	}
+	d.anchoredAt = time.Now()
+	if anchor, ok := d.appender.Anchor(); ok {
+		d.progress.Anchor = &anchor
+	}
+}
+
 func (d *drainer) report() {
+	d.anchor()
 	p := &d.progress
 	p.AppendedLSN = max(p.AppendedLSN, p.HeadLSN)
 	p.LagBytes = p.AppendedLSN - p.HeadLSN

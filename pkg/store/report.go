@@ -80,6 +80,9 @@ type Failure struct {
 }
 
 func (f Failure) String() string {
+	if f.Segment == "" {
+		return f.Reason
+	}
 	return fmt.Sprintf("segment %s, lsn %d, offset %d: %s", f.Segment, f.LSN, f.Offset, f.Reason)
 }
 

@@ -3286,7 +3286,8 @@ type DrainProgress struct {
 	Batches    uint64                 `protobuf:"varint,7,opt,name=batches,proto3" json:"batches,omitempty"`                      // Syncs of the store.
 	Duplicates uint64                 `protobuf:"varint,8,opt,name=duplicates,proto3" json:"duplicates,omitempty"`                // Records that the store had already.
 	// Why the drain does not go on. Empty: it does.
-	LastError     string `protobuf:"bytes,9,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
+	LastError     string       `protobuf:"bytes,9,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
+	Anchor        *StoreAnchor `protobuf:"bytes,10,opt,name=anchor,proto3" json:"anchor,omitempty"` // Of what is synced in the store. Absent: nothing is, or the drain is of an older version.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3384,6 +3385,146 @@ func (x *DrainProgress) GetLastError() string {
 	return ""
 }
 
+func (x *DrainProgress) GetAnchor() *StoreAnchor {
+	if x != nil {
+		return x.Anchor
+	}
+	return nil
+}
+
+// StoreAnchor is a commitment to all that a stream of a store holds up to one point.
+type StoreAnchor struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	StoreUuid      []byte                 `protobuf:"bytes,1,opt,name=store_uuid,json=storeUuid,proto3" json:"store_uuid,omitempty"`
+	RingUuid       []byte                 `protobuf:"bytes,2,opt,name=ring_uuid,json=ringUuid,proto3" json:"ring_uuid,omitempty"` // Of the ring whose records the segment holds.
+	Generation     uint64                 `protobuf:"varint,3,opt,name=generation,proto3" json:"generation,omitempty"`
+	Segment        uint64                 `protobuf:"varint,4,opt,name=segment,proto3" json:"segment,omitempty"`
+	Offset         uint64                 `protobuf:"varint,5,opt,name=offset,proto3" json:"offset,omitempty"` // In the segment, after the last record.
+	Epoch          uint32                 `protobuf:"varint,6,opt,name=epoch,proto3" json:"epoch,omitempty"`   // Of the last record.
+	NextLsn        uint64                 `protobuf:"varint,7,opt,name=next_lsn,json=nextLsn,proto3" json:"next_lsn,omitempty"`
+	NextSeq        uint64                 `protobuf:"varint,8,opt,name=next_seq,json=nextSeq,proto3" json:"next_seq,omitempty"`
+	Sha256         []byte                 `protobuf:"bytes,9,opt,name=sha256,proto3" json:"sha256,omitempty"`                                        // Of the segment's header and its records up to offset.
+	SealedSegment  uint64                 `protobuf:"varint,10,opt,name=sealed_segment,json=sealedSegment,proto3" json:"sealed_segment,omitempty"`   // The newest with a manifest. 0: none.
+	ManifestSha256 []byte                 `protobuf:"bytes,11,opt,name=manifest_sha256,json=manifestSha256,proto3" json:"manifest_sha256,omitempty"` // Of that manifest's file; zeros without one.
+	AnchorTime     *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=anchor_time,json=anchorTime,proto3" json:"anchor_time,omitempty"`             // When the drain made it.
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *StoreAnchor) Reset() {
+	*x = StoreAnchor{}
+	mi := &file_farlog_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StoreAnchor) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StoreAnchor) ProtoMessage() {}
+
+func (x *StoreAnchor) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StoreAnchor.ProtoReflect.Descriptor instead.
+func (*StoreAnchor) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *StoreAnchor) GetStoreUuid() []byte {
+	if x != nil {
+		return x.StoreUuid
+	}
+	return nil
+}
+
+func (x *StoreAnchor) GetRingUuid() []byte {
+	if x != nil {
+		return x.RingUuid
+	}
+	return nil
+}
+
+func (x *StoreAnchor) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *StoreAnchor) GetSegment() uint64 {
+	if x != nil {
+		return x.Segment
+	}
+	return 0
+}
+
+func (x *StoreAnchor) GetOffset() uint64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *StoreAnchor) GetEpoch() uint32 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *StoreAnchor) GetNextLsn() uint64 {
+	if x != nil {
+		return x.NextLsn
+	}
+	return 0
+}
+
+func (x *StoreAnchor) GetNextSeq() uint64 {
+	if x != nil {
+		return x.NextSeq
+	}
+	return 0
+}
+
+func (x *StoreAnchor) GetSha256() []byte {
+	if x != nil {
+		return x.Sha256
+	}
+	return nil
+}
+
+func (x *StoreAnchor) GetSealedSegment() uint64 {
+	if x != nil {
+		return x.SealedSegment
+	}
+	return 0
+}
+
+func (x *StoreAnchor) GetManifestSha256() []byte {
+	if x != nil {
+		return x.ManifestSha256
+	}
+	return nil
+}
+
+func (x *StoreAnchor) GetAnchorTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.AnchorTime
+	}
+	return nil
+}
+
 // Assignment gives the rings of one stream to one drain.
 type Assignment struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
@@ -3405,7 +3546,7 @@ type Assignment struct {
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_farlog_proto_msgTypes[30]
+	mi := &file_farlog_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3417,7 +3558,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[30]
+	mi := &file_farlog_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3430,7 +3571,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{30}
+	return file_farlog_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Assignment) GetStream() string {
@@ -3528,7 +3669,7 @@ type LostStore struct {
 
 func (x *LostStore) Reset() {
 	*x = LostStore{}
-	mi := &file_farlog_proto_msgTypes[31]
+	mi := &file_farlog_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3540,7 +3681,7 @@ func (x *LostStore) String() string {
 func (*LostStore) ProtoMessage() {}
 
 func (x *LostStore) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[31]
+	mi := &file_farlog_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3553,7 +3694,7 @@ func (x *LostStore) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LostStore.ProtoReflect.Descriptor instead.
 func (*LostStore) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{31}
+	return file_farlog_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *LostStore) GetStoreUuid() []byte {
@@ -3622,7 +3763,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_farlog_proto_msgTypes[32]
+	mi := &file_farlog_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3634,7 +3775,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[32]
+	mi := &file_farlog_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3647,7 +3788,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{32}
+	return file_farlog_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Holder) GetHost() string {
@@ -3698,7 +3839,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_farlog_proto_msgTypes[33]
+	mi := &file_farlog_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3710,7 +3851,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[33]
+	mi := &file_farlog_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3723,7 +3864,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{33}
+	return file_farlog_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Member) GetUri() string {
@@ -3784,7 +3925,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_farlog_proto_msgTypes[34]
+	mi := &file_farlog_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3796,7 +3937,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[34]
+	mi := &file_farlog_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3809,7 +3950,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{34}
+	return file_farlog_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Grant) GetStream() string {
@@ -3950,14 +4091,16 @@ type StreamStatus struct {
 	// Consumers that reported not long ago that they are behind.
 	SlowConsumers []*SlowConsumer `protobuf:"bytes,22,rep,name=slow_consumers,json=slowConsumers,proto3" json:"slow_consumers,omitempty"`
 	// Of its writer, as the agent of the writer's host reports them. Absent: none does.
-	Writer        *WriterCounters `protobuf:"bytes,23,opt,name=writer,proto3" json:"writer,omitempty"`
+	Writer *WriterCounters `protobuf:"bytes,23,opt,name=writer,proto3" json:"writer,omitempty"`
+	// The newest anchor that its drains have reported and that continued the one before. Absent: none.
+	Anchor        *StoreAnchor `protobuf:"bytes,24,opt,name=anchor,proto3" json:"anchor,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StreamStatus) Reset() {
 	*x = StreamStatus{}
-	mi := &file_farlog_proto_msgTypes[35]
+	mi := &file_farlog_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3969,7 +4112,7 @@ func (x *StreamStatus) String() string {
 func (*StreamStatus) ProtoMessage() {}
 
 func (x *StreamStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[35]
+	mi := &file_farlog_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3982,7 +4125,7 @@ func (x *StreamStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamStatus.ProtoReflect.Descriptor instead.
 func (*StreamStatus) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{35}
+	return file_farlog_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *StreamStatus) GetStream() *Stream {
@@ -4125,6 +4268,13 @@ func (x *StreamStatus) GetWriter() *WriterCounters {
 	return nil
 }
 
+func (x *StreamStatus) GetAnchor() *StoreAnchor {
+	if x != nil {
+		return x.Anchor
+	}
+	return nil
+}
+
 // Problem is one thing that is wrong with a request.
 type Problem struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -4137,7 +4287,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_farlog_proto_msgTypes[36]
+	mi := &file_farlog_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4149,7 +4299,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[36]
+	mi := &file_farlog_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4162,7 +4312,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{36}
+	return file_farlog_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Problem) GetField() string {
@@ -4198,7 +4348,7 @@ type Problems struct {
 
 func (x *Problems) Reset() {
 	*x = Problems{}
-	mi := &file_farlog_proto_msgTypes[37]
+	mi := &file_farlog_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4210,7 +4360,7 @@ func (x *Problems) String() string {
 func (*Problems) ProtoMessage() {}
 
 func (x *Problems) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[37]
+	mi := &file_farlog_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4223,7 +4373,7 @@ func (x *Problems) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problems.ProtoReflect.Descriptor instead.
 func (*Problems) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{37}
+	return file_farlog_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Problems) GetProblems() []*Problem {
@@ -4250,7 +4400,7 @@ type CreateStreamRequest struct {
 
 func (x *CreateStreamRequest) Reset() {
 	*x = CreateStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[38]
+	mi := &file_farlog_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4262,7 +4412,7 @@ func (x *CreateStreamRequest) String() string {
 func (*CreateStreamRequest) ProtoMessage() {}
 
 func (x *CreateStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[38]
+	mi := &file_farlog_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4275,7 +4425,7 @@ func (x *CreateStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateStreamRequest.ProtoReflect.Descriptor instead.
 func (*CreateStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{38}
+	return file_farlog_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *CreateStreamRequest) GetSpec() *StreamSpec {
@@ -4302,7 +4452,7 @@ type CreateStreamResponse struct {
 
 func (x *CreateStreamResponse) Reset() {
 	*x = CreateStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[39]
+	mi := &file_farlog_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4314,7 +4464,7 @@ func (x *CreateStreamResponse) String() string {
 func (*CreateStreamResponse) ProtoMessage() {}
 
 func (x *CreateStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[39]
+	mi := &file_farlog_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4327,7 +4477,7 @@ func (x *CreateStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateStreamResponse.ProtoReflect.Descriptor instead.
 func (*CreateStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{39}
+	return file_farlog_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *CreateStreamResponse) GetStream() *Stream {
@@ -4357,7 +4507,7 @@ type UpdateStreamRequest struct {
 
 func (x *UpdateStreamRequest) Reset() {
 	*x = UpdateStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[40]
+	mi := &file_farlog_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4369,7 +4519,7 @@ func (x *UpdateStreamRequest) String() string {
 func (*UpdateStreamRequest) ProtoMessage() {}
 
 func (x *UpdateStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[40]
+	mi := &file_farlog_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4382,7 +4532,7 @@ func (x *UpdateStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateStreamRequest.ProtoReflect.Descriptor instead.
 func (*UpdateStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{40}
+	return file_farlog_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *UpdateStreamRequest) GetSpec() *StreamSpec {
@@ -4417,7 +4567,7 @@ type UpdateStreamResponse struct {
 
 func (x *UpdateStreamResponse) Reset() {
 	*x = UpdateStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[41]
+	mi := &file_farlog_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4429,7 +4579,7 @@ func (x *UpdateStreamResponse) String() string {
 func (*UpdateStreamResponse) ProtoMessage() {}
 
 func (x *UpdateStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[41]
+	mi := &file_farlog_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4442,7 +4592,7 @@ func (x *UpdateStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateStreamResponse.ProtoReflect.Descriptor instead.
 func (*UpdateStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{41}
+	return file_farlog_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *UpdateStreamResponse) GetStream() *Stream {
@@ -4474,7 +4624,7 @@ type DeleteStreamRequest struct {
 
 func (x *DeleteStreamRequest) Reset() {
 	*x = DeleteStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[42]
+	mi := &file_farlog_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4486,7 +4636,7 @@ func (x *DeleteStreamRequest) String() string {
 func (*DeleteStreamRequest) ProtoMessage() {}
 
 func (x *DeleteStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[42]
+	mi := &file_farlog_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4499,7 +4649,7 @@ func (x *DeleteStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteStreamRequest.ProtoReflect.Descriptor instead.
 func (*DeleteStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{42}
+	return file_farlog_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *DeleteStreamRequest) GetName() string {
@@ -4539,7 +4689,7 @@ type DeleteStreamResponse struct {
 
 func (x *DeleteStreamResponse) Reset() {
 	*x = DeleteStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[43]
+	mi := &file_farlog_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4551,7 +4701,7 @@ func (x *DeleteStreamResponse) String() string {
 func (*DeleteStreamResponse) ProtoMessage() {}
 
 func (x *DeleteStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[43]
+	mi := &file_farlog_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4564,7 +4714,7 @@ func (x *DeleteStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteStreamResponse.ProtoReflect.Descriptor instead.
 func (*DeleteStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{43}
+	return file_farlog_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *DeleteStreamResponse) GetDeletion() *Deletion {
@@ -4593,7 +4743,7 @@ type ListStreamsRequest struct {
 
 func (x *ListStreamsRequest) Reset() {
 	*x = ListStreamsRequest{}
-	mi := &file_farlog_proto_msgTypes[44]
+	mi := &file_farlog_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4605,7 +4755,7 @@ func (x *ListStreamsRequest) String() string {
 func (*ListStreamsRequest) ProtoMessage() {}
 
 func (x *ListStreamsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[44]
+	mi := &file_farlog_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4618,7 +4768,7 @@ func (x *ListStreamsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStreamsRequest.ProtoReflect.Descriptor instead.
 func (*ListStreamsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{44}
+	return file_farlog_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ListStreamsRequest) GetPageSize() uint32 {
@@ -4675,7 +4825,7 @@ type ListStreamsResponse struct {
 
 func (x *ListStreamsResponse) Reset() {
 	*x = ListStreamsResponse{}
-	mi := &file_farlog_proto_msgTypes[45]
+	mi := &file_farlog_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4687,7 +4837,7 @@ func (x *ListStreamsResponse) String() string {
 func (*ListStreamsResponse) ProtoMessage() {}
 
 func (x *ListStreamsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[45]
+	mi := &file_farlog_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4700,7 +4850,7 @@ func (x *ListStreamsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStreamsResponse.ProtoReflect.Descriptor instead.
 func (*ListStreamsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{45}
+	return file_farlog_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ListStreamsResponse) GetStreams() []*StreamStatus {
@@ -4735,7 +4885,7 @@ type WatchStreamsRequest struct {
 
 func (x *WatchStreamsRequest) Reset() {
 	*x = WatchStreamsRequest{}
-	mi := &file_farlog_proto_msgTypes[46]
+	mi := &file_farlog_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4747,7 +4897,7 @@ func (x *WatchStreamsRequest) String() string {
 func (*WatchStreamsRequest) ProtoMessage() {}
 
 func (x *WatchStreamsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[46]
+	mi := &file_farlog_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4760,7 +4910,7 @@ func (x *WatchStreamsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchStreamsRequest.ProtoReflect.Descriptor instead.
 func (*WatchStreamsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{46}
+	return file_farlog_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *WatchStreamsRequest) GetRevision() int64 {
@@ -4792,7 +4942,7 @@ type WatchStreamsResponse struct {
 
 func (x *WatchStreamsResponse) Reset() {
 	*x = WatchStreamsResponse{}
-	mi := &file_farlog_proto_msgTypes[47]
+	mi := &file_farlog_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4804,7 +4954,7 @@ func (x *WatchStreamsResponse) String() string {
 func (*WatchStreamsResponse) ProtoMessage() {}
 
 func (x *WatchStreamsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[47]
+	mi := &file_farlog_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4817,7 +4967,7 @@ func (x *WatchStreamsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchStreamsResponse.ProtoReflect.Descriptor instead.
 func (*WatchStreamsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{47}
+	return file_farlog_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *WatchStreamsResponse) GetRevision() int64 {
@@ -4859,7 +5009,7 @@ type FieldChange struct {
 
 func (x *FieldChange) Reset() {
 	*x = FieldChange{}
-	mi := &file_farlog_proto_msgTypes[48]
+	mi := &file_farlog_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4871,7 +5021,7 @@ func (x *FieldChange) String() string {
 func (*FieldChange) ProtoMessage() {}
 
 func (x *FieldChange) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[48]
+	mi := &file_farlog_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4884,7 +5034,7 @@ func (x *FieldChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldChange.ProtoReflect.Descriptor instead.
 func (*FieldChange) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{48}
+	return file_farlog_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *FieldChange) GetName() string {
@@ -4922,7 +5072,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_farlog_proto_msgTypes[49]
+	mi := &file_farlog_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4934,7 +5084,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[49]
+	mi := &file_farlog_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4947,7 +5097,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{49}
+	return file_farlog_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Change) GetKind() string {
@@ -5000,7 +5150,7 @@ type ApplyFabricRequest struct {
 
 func (x *ApplyFabricRequest) Reset() {
 	*x = ApplyFabricRequest{}
-	mi := &file_farlog_proto_msgTypes[50]
+	mi := &file_farlog_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5012,7 +5162,7 @@ func (x *ApplyFabricRequest) String() string {
 func (*ApplyFabricRequest) ProtoMessage() {}
 
 func (x *ApplyFabricRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[50]
+	mi := &file_farlog_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5025,7 +5175,7 @@ func (x *ApplyFabricRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyFabricRequest.ProtoReflect.Descriptor instead.
 func (*ApplyFabricRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{50}
+	return file_farlog_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ApplyFabricRequest) GetFabric() *Fabric {
@@ -5071,7 +5221,7 @@ type ApplyFabricResponse struct {
 
 func (x *ApplyFabricResponse) Reset() {
 	*x = ApplyFabricResponse{}
-	mi := &file_farlog_proto_msgTypes[51]
+	mi := &file_farlog_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5083,7 +5233,7 @@ func (x *ApplyFabricResponse) String() string {
 func (*ApplyFabricResponse) ProtoMessage() {}
 
 func (x *ApplyFabricResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[51]
+	mi := &file_farlog_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5096,7 +5246,7 @@ func (x *ApplyFabricResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyFabricResponse.ProtoReflect.Descriptor instead.
 func (*ApplyFabricResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{51}
+	return file_farlog_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ApplyFabricResponse) GetChanges() []*Change {
@@ -5141,7 +5291,7 @@ type Drift struct {
 
 func (x *Drift) Reset() {
 	*x = Drift{}
-	mi := &file_farlog_proto_msgTypes[52]
+	mi := &file_farlog_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5153,7 +5303,7 @@ func (x *Drift) String() string {
 func (*Drift) ProtoMessage() {}
 
 func (x *Drift) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[52]
+	mi := &file_farlog_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5166,7 +5316,7 @@ func (x *Drift) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drift.ProtoReflect.Descriptor instead.
 func (*Drift) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{52}
+	return file_farlog_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Drift) GetKind() string {
@@ -5205,7 +5355,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_farlog_proto_msgTypes[53]
+	mi := &file_farlog_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5217,7 +5367,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[53]
+	mi := &file_farlog_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5230,7 +5380,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{53}
+	return file_farlog_proto_rawDescGZIP(), []int{54}
 }
 
 // BackupEntry is one key of the control plane's state in etcd. Some values are secrets.
@@ -5246,7 +5396,7 @@ type BackupEntry struct {
 
 func (x *BackupEntry) Reset() {
 	*x = BackupEntry{}
-	mi := &file_farlog_proto_msgTypes[54]
+	mi := &file_farlog_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5258,7 +5408,7 @@ func (x *BackupEntry) String() string {
 func (*BackupEntry) ProtoMessage() {}
 
 func (x *BackupEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[54]
+	mi := &file_farlog_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5271,7 +5421,7 @@ func (x *BackupEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupEntry.ProtoReflect.Descriptor instead.
 func (*BackupEntry) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{54}
+	return file_farlog_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *BackupEntry) GetKey() string {
@@ -5305,7 +5455,7 @@ type RestoreResponse struct {
 
 func (x *RestoreResponse) Reset() {
 	*x = RestoreResponse{}
-	mi := &file_farlog_proto_msgTypes[55]
+	mi := &file_farlog_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5317,7 +5467,7 @@ func (x *RestoreResponse) String() string {
 func (*RestoreResponse) ProtoMessage() {}
 
 func (x *RestoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[55]
+	mi := &file_farlog_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5330,7 +5480,7 @@ func (x *RestoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreResponse.ProtoReflect.Descriptor instead.
 func (*RestoreResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{55}
+	return file_farlog_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *RestoreResponse) GetEntries() uint64 {
@@ -5348,7 +5498,7 @@ type GetFabricRequest struct {
 
 func (x *GetFabricRequest) Reset() {
 	*x = GetFabricRequest{}
-	mi := &file_farlog_proto_msgTypes[56]
+	mi := &file_farlog_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5360,7 +5510,7 @@ func (x *GetFabricRequest) String() string {
 func (*GetFabricRequest) ProtoMessage() {}
 
 func (x *GetFabricRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[56]
+	mi := &file_farlog_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5373,7 +5523,7 @@ func (x *GetFabricRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFabricRequest.ProtoReflect.Descriptor instead.
 func (*GetFabricRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{56}
+	return file_farlog_proto_rawDescGZIP(), []int{57}
 }
 
 type GetFabricResponse struct {
@@ -5388,7 +5538,7 @@ type GetFabricResponse struct {
 
 func (x *GetFabricResponse) Reset() {
 	*x = GetFabricResponse{}
-	mi := &file_farlog_proto_msgTypes[57]
+	mi := &file_farlog_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5400,7 +5550,7 @@ func (x *GetFabricResponse) String() string {
 func (*GetFabricResponse) ProtoMessage() {}
 
 func (x *GetFabricResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[57]
+	mi := &file_farlog_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5413,7 +5563,7 @@ func (x *GetFabricResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFabricResponse.ProtoReflect.Descriptor instead.
 func (*GetFabricResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{57}
+	return file_farlog_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *GetFabricResponse) GetFabric() *Fabric {
@@ -5447,7 +5597,7 @@ type GetStreamRequest struct {
 
 func (x *GetStreamRequest) Reset() {
 	*x = GetStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[58]
+	mi := &file_farlog_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5459,7 +5609,7 @@ func (x *GetStreamRequest) String() string {
 func (*GetStreamRequest) ProtoMessage() {}
 
 func (x *GetStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[58]
+	mi := &file_farlog_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5472,7 +5622,7 @@ func (x *GetStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStreamRequest.ProtoReflect.Descriptor instead.
 func (*GetStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{58}
+	return file_farlog_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *GetStreamRequest) GetName() string {
@@ -5491,7 +5641,7 @@ type GetStreamResponse struct {
 
 func (x *GetStreamResponse) Reset() {
 	*x = GetStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[59]
+	mi := &file_farlog_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5503,7 +5653,7 @@ func (x *GetStreamResponse) String() string {
 func (*GetStreamResponse) ProtoMessage() {}
 
 func (x *GetStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[59]
+	mi := &file_farlog_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5516,7 +5666,7 @@ func (x *GetStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStreamResponse.ProtoReflect.Descriptor instead.
 func (*GetStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{59}
+	return file_farlog_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *GetStreamResponse) GetStream() *StreamStatus {
@@ -5548,7 +5698,7 @@ type AcquireWriterRequest struct {
 
 func (x *AcquireWriterRequest) Reset() {
 	*x = AcquireWriterRequest{}
-	mi := &file_farlog_proto_msgTypes[60]
+	mi := &file_farlog_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5560,7 +5710,7 @@ func (x *AcquireWriterRequest) String() string {
 func (*AcquireWriterRequest) ProtoMessage() {}
 
 func (x *AcquireWriterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[60]
+	mi := &file_farlog_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5573,7 +5723,7 @@ func (x *AcquireWriterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireWriterRequest.ProtoReflect.Descriptor instead.
 func (*AcquireWriterRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{60}
+	return file_farlog_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *AcquireWriterRequest) GetStream() string {
@@ -5627,7 +5777,7 @@ type AcquireWriterResponse struct {
 
 func (x *AcquireWriterResponse) Reset() {
 	*x = AcquireWriterResponse{}
-	mi := &file_farlog_proto_msgTypes[61]
+	mi := &file_farlog_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5639,7 +5789,7 @@ func (x *AcquireWriterResponse) String() string {
 func (*AcquireWriterResponse) ProtoMessage() {}
 
 func (x *AcquireWriterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[61]
+	mi := &file_farlog_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5652,7 +5802,7 @@ func (x *AcquireWriterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireWriterResponse.ProtoReflect.Descriptor instead.
 func (*AcquireWriterResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{61}
+	return file_farlog_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *AcquireWriterResponse) GetGrant() *Grant {
@@ -5671,7 +5821,7 @@ type ReportConsumerRequest struct {
 
 func (x *ReportConsumerRequest) Reset() {
 	*x = ReportConsumerRequest{}
-	mi := &file_farlog_proto_msgTypes[62]
+	mi := &file_farlog_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5683,7 +5833,7 @@ func (x *ReportConsumerRequest) String() string {
 func (*ReportConsumerRequest) ProtoMessage() {}
 
 func (x *ReportConsumerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[62]
+	mi := &file_farlog_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5696,7 +5846,7 @@ func (x *ReportConsumerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportConsumerRequest.ProtoReflect.Descriptor instead.
 func (*ReportConsumerRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{62}
+	return file_farlog_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ReportConsumerRequest) GetConsumer() *SlowConsumer {
@@ -5716,7 +5866,7 @@ type ReportConsumerResponse struct {
 
 func (x *ReportConsumerResponse) Reset() {
 	*x = ReportConsumerResponse{}
-	mi := &file_farlog_proto_msgTypes[63]
+	mi := &file_farlog_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5728,7 +5878,7 @@ func (x *ReportConsumerResponse) String() string {
 func (*ReportConsumerResponse) ProtoMessage() {}
 
 func (x *ReportConsumerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[63]
+	mi := &file_farlog_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5741,7 +5891,7 @@ func (x *ReportConsumerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportConsumerResponse.ProtoReflect.Descriptor instead.
 func (*ReportConsumerResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{63}
+	return file_farlog_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ReportConsumerResponse) GetInterval() *durationpb.Duration {
@@ -5772,7 +5922,7 @@ type ExtendWriterRequest struct {
 
 func (x *ExtendWriterRequest) Reset() {
 	*x = ExtendWriterRequest{}
-	mi := &file_farlog_proto_msgTypes[64]
+	mi := &file_farlog_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5784,7 +5934,7 @@ func (x *ExtendWriterRequest) String() string {
 func (*ExtendWriterRequest) ProtoMessage() {}
 
 func (x *ExtendWriterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[64]
+	mi := &file_farlog_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5797,7 +5947,7 @@ func (x *ExtendWriterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendWriterRequest.ProtoReflect.Descriptor instead.
 func (*ExtendWriterRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{64}
+	return file_farlog_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ExtendWriterRequest) GetStream() string {
@@ -5860,7 +6010,7 @@ type ExtendWriterResponse struct {
 
 func (x *ExtendWriterResponse) Reset() {
 	*x = ExtendWriterResponse{}
-	mi := &file_farlog_proto_msgTypes[65]
+	mi := &file_farlog_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5872,7 +6022,7 @@ func (x *ExtendWriterResponse) String() string {
 func (*ExtendWriterResponse) ProtoMessage() {}
 
 func (x *ExtendWriterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[65]
+	mi := &file_farlog_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5885,7 +6035,7 @@ func (x *ExtendWriterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendWriterResponse.ProtoReflect.Descriptor instead.
 func (*ExtendWriterResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{65}
+	return file_farlog_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ExtendWriterResponse) GetMembers() []*ExtendedMember {
@@ -5914,7 +6064,7 @@ type WriterSettings struct {
 
 func (x *WriterSettings) Reset() {
 	*x = WriterSettings{}
-	mi := &file_farlog_proto_msgTypes[66]
+	mi := &file_farlog_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5926,7 +6076,7 @@ func (x *WriterSettings) String() string {
 func (*WriterSettings) ProtoMessage() {}
 
 func (x *WriterSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[66]
+	mi := &file_farlog_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5939,7 +6089,7 @@ func (x *WriterSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriterSettings.ProtoReflect.Descriptor instead.
 func (*WriterSettings) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{66}
+	return file_farlog_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *WriterSettings) GetLevel() Level {
@@ -5974,7 +6124,7 @@ type ExtendedMember struct {
 
 func (x *ExtendedMember) Reset() {
 	*x = ExtendedMember{}
-	mi := &file_farlog_proto_msgTypes[67]
+	mi := &file_farlog_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5986,7 +6136,7 @@ func (x *ExtendedMember) String() string {
 func (*ExtendedMember) ProtoMessage() {}
 
 func (x *ExtendedMember) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[67]
+	mi := &file_farlog_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5999,7 +6149,7 @@ func (x *ExtendedMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendedMember.ProtoReflect.Descriptor instead.
 func (*ExtendedMember) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{67}
+	return file_farlog_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ExtendedMember) GetMember() uint32 {
@@ -6026,7 +6176,7 @@ type CheckWritersRequest struct {
 
 func (x *CheckWritersRequest) Reset() {
 	*x = CheckWritersRequest{}
-	mi := &file_farlog_proto_msgTypes[68]
+	mi := &file_farlog_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6038,7 +6188,7 @@ func (x *CheckWritersRequest) String() string {
 func (*CheckWritersRequest) ProtoMessage() {}
 
 func (x *CheckWritersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[68]
+	mi := &file_farlog_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6051,7 +6201,7 @@ func (x *CheckWritersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckWritersRequest.ProtoReflect.Descriptor instead.
 func (*CheckWritersRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{68}
+	return file_farlog_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *CheckWritersRequest) GetHost() string {
@@ -6083,7 +6233,7 @@ type RunningWriter struct {
 
 func (x *RunningWriter) Reset() {
 	*x = RunningWriter{}
-	mi := &file_farlog_proto_msgTypes[69]
+	mi := &file_farlog_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6095,7 +6245,7 @@ func (x *RunningWriter) String() string {
 func (*RunningWriter) ProtoMessage() {}
 
 func (x *RunningWriter) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[69]
+	mi := &file_farlog_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6108,7 +6258,7 @@ func (x *RunningWriter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunningWriter.ProtoReflect.Descriptor instead.
 func (*RunningWriter) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{69}
+	return file_farlog_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *RunningWriter) GetStream() string {
@@ -6162,7 +6312,7 @@ type CheckWritersResponse struct {
 
 func (x *CheckWritersResponse) Reset() {
 	*x = CheckWritersResponse{}
-	mi := &file_farlog_proto_msgTypes[70]
+	mi := &file_farlog_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6174,7 +6324,7 @@ func (x *CheckWritersResponse) String() string {
 func (*CheckWritersResponse) ProtoMessage() {}
 
 func (x *CheckWritersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[70]
+	mi := &file_farlog_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6187,7 +6337,7 @@ func (x *CheckWritersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckWritersResponse.ProtoReflect.Descriptor instead.
 func (*CheckWritersResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{70}
+	return file_farlog_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *CheckWritersResponse) GetChanged() []uint32 {
@@ -6209,7 +6359,7 @@ type WatchWritersRequest struct {
 
 func (x *WatchWritersRequest) Reset() {
 	*x = WatchWritersRequest{}
-	mi := &file_farlog_proto_msgTypes[71]
+	mi := &file_farlog_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6221,7 +6371,7 @@ func (x *WatchWritersRequest) String() string {
 func (*WatchWritersRequest) ProtoMessage() {}
 
 func (x *WatchWritersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[71]
+	mi := &file_farlog_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6234,7 +6384,7 @@ func (x *WatchWritersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchWritersRequest.ProtoReflect.Descriptor instead.
 func (*WatchWritersRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{71}
+	return file_farlog_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *WatchWritersRequest) GetHost() string {
@@ -6270,7 +6420,7 @@ type WriterState struct {
 
 func (x *WriterState) Reset() {
 	*x = WriterState{}
-	mi := &file_farlog_proto_msgTypes[72]
+	mi := &file_farlog_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6282,7 +6432,7 @@ func (x *WriterState) String() string {
 func (*WriterState) ProtoMessage() {}
 
 func (x *WriterState) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[72]
+	mi := &file_farlog_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6295,7 +6445,7 @@ func (x *WriterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriterState.ProtoReflect.Descriptor instead.
 func (*WriterState) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{72}
+	return file_farlog_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *WriterState) GetStream() string {
@@ -6354,7 +6504,7 @@ type OtherWriter struct {
 
 func (x *OtherWriter) Reset() {
 	*x = OtherWriter{}
-	mi := &file_farlog_proto_msgTypes[73]
+	mi := &file_farlog_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6366,7 +6516,7 @@ func (x *OtherWriter) String() string {
 func (*OtherWriter) ProtoMessage() {}
 
 func (x *OtherWriter) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[73]
+	mi := &file_farlog_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6379,7 +6529,7 @@ func (x *OtherWriter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OtherWriter.ProtoReflect.Descriptor instead.
 func (*OtherWriter) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{73}
+	return file_farlog_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *OtherWriter) GetStream() string {
@@ -6426,7 +6576,7 @@ type WatchWritersResponse struct {
 
 func (x *WatchWritersResponse) Reset() {
 	*x = WatchWritersResponse{}
-	mi := &file_farlog_proto_msgTypes[74]
+	mi := &file_farlog_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6438,7 +6588,7 @@ func (x *WatchWritersResponse) String() string {
 func (*WatchWritersResponse) ProtoMessage() {}
 
 func (x *WatchWritersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[74]
+	mi := &file_farlog_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6451,7 +6601,7 @@ func (x *WatchWritersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchWritersResponse.ProtoReflect.Descriptor instead.
 func (*WatchWritersResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{74}
+	return file_farlog_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *WatchWritersResponse) GetWriters() []*WriterState {
@@ -6496,7 +6646,7 @@ type AcquireReaderRequest struct {
 
 func (x *AcquireReaderRequest) Reset() {
 	*x = AcquireReaderRequest{}
-	mi := &file_farlog_proto_msgTypes[75]
+	mi := &file_farlog_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6508,7 +6658,7 @@ func (x *AcquireReaderRequest) String() string {
 func (*AcquireReaderRequest) ProtoMessage() {}
 
 func (x *AcquireReaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[75]
+	mi := &file_farlog_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6521,7 +6671,7 @@ func (x *AcquireReaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireReaderRequest.ProtoReflect.Descriptor instead.
 func (*AcquireReaderRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{75}
+	return file_farlog_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *AcquireReaderRequest) GetStream() string {
@@ -6561,7 +6711,7 @@ type AcquireReaderResponse struct {
 
 func (x *AcquireReaderResponse) Reset() {
 	*x = AcquireReaderResponse{}
-	mi := &file_farlog_proto_msgTypes[76]
+	mi := &file_farlog_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6573,7 +6723,7 @@ func (x *AcquireReaderResponse) String() string {
 func (*AcquireReaderResponse) ProtoMessage() {}
 
 func (x *AcquireReaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[76]
+	mi := &file_farlog_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6586,7 +6736,7 @@ func (x *AcquireReaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireReaderResponse.ProtoReflect.Descriptor instead.
 func (*AcquireReaderResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{76}
+	return file_farlog_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *AcquireReaderResponse) GetGrant() *Grant {
@@ -6610,7 +6760,7 @@ type RebindStreamRequest struct {
 
 func (x *RebindStreamRequest) Reset() {
 	*x = RebindStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[77]
+	mi := &file_farlog_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6622,7 +6772,7 @@ func (x *RebindStreamRequest) String() string {
 func (*RebindStreamRequest) ProtoMessage() {}
 
 func (x *RebindStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[77]
+	mi := &file_farlog_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6635,7 +6785,7 @@ func (x *RebindStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebindStreamRequest.ProtoReflect.Descriptor instead.
 func (*RebindStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{77}
+	return file_farlog_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *RebindStreamRequest) GetStream() string {
@@ -6678,7 +6828,7 @@ type RebindStreamResponse struct {
 
 func (x *RebindStreamResponse) Reset() {
 	*x = RebindStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[78]
+	mi := &file_farlog_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6690,7 +6840,7 @@ func (x *RebindStreamResponse) String() string {
 func (*RebindStreamResponse) ProtoMessage() {}
 
 func (x *RebindStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[78]
+	mi := &file_farlog_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6703,7 +6853,7 @@ func (x *RebindStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebindStreamResponse.ProtoReflect.Descriptor instead.
 func (*RebindStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{78}
+	return file_farlog_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *RebindStreamResponse) GetAssignment() *Assignment {
@@ -6738,7 +6888,7 @@ type TakeOverStreamRequest struct {
 
 func (x *TakeOverStreamRequest) Reset() {
 	*x = TakeOverStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[79]
+	mi := &file_farlog_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6750,7 +6900,7 @@ func (x *TakeOverStreamRequest) String() string {
 func (*TakeOverStreamRequest) ProtoMessage() {}
 
 func (x *TakeOverStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[79]
+	mi := &file_farlog_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6763,7 +6913,7 @@ func (x *TakeOverStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeOverStreamRequest.ProtoReflect.Descriptor instead.
 func (*TakeOverStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{79}
+	return file_farlog_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *TakeOverStreamRequest) GetStream() string {
@@ -6796,7 +6946,7 @@ type TakeOverStreamResponse struct {
 
 func (x *TakeOverStreamResponse) Reset() {
 	*x = TakeOverStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[80]
+	mi := &file_farlog_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6808,7 +6958,7 @@ func (x *TakeOverStreamResponse) String() string {
 func (*TakeOverStreamResponse) ProtoMessage() {}
 
 func (x *TakeOverStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[80]
+	mi := &file_farlog_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6821,7 +6971,7 @@ func (x *TakeOverStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeOverStreamResponse.ProtoReflect.Descriptor instead.
 func (*TakeOverStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{80}
+	return file_farlog_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *TakeOverStreamResponse) GetEpoch() uint32 {
@@ -6869,7 +7019,7 @@ type CreateRouteRequest struct {
 
 func (x *CreateRouteRequest) Reset() {
 	*x = CreateRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[81]
+	mi := &file_farlog_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6881,7 +7031,7 @@ func (x *CreateRouteRequest) String() string {
 func (*CreateRouteRequest) ProtoMessage() {}
 
 func (x *CreateRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[81]
+	mi := &file_farlog_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6894,7 +7044,7 @@ func (x *CreateRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRouteRequest.ProtoReflect.Descriptor instead.
 func (*CreateRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{81}
+	return file_farlog_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *CreateRouteRequest) GetSpec() *RouteSpec {
@@ -6921,7 +7071,7 @@ type CreateRouteResponse struct {
 
 func (x *CreateRouteResponse) Reset() {
 	*x = CreateRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[82]
+	mi := &file_farlog_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6933,7 +7083,7 @@ func (x *CreateRouteResponse) String() string {
 func (*CreateRouteResponse) ProtoMessage() {}
 
 func (x *CreateRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[82]
+	mi := &file_farlog_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6946,7 +7096,7 @@ func (x *CreateRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRouteResponse.ProtoReflect.Descriptor instead.
 func (*CreateRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{82}
+	return file_farlog_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *CreateRouteResponse) GetRoute() *Route {
@@ -6975,7 +7125,7 @@ type UpdateRouteRequest struct {
 
 func (x *UpdateRouteRequest) Reset() {
 	*x = UpdateRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[83]
+	mi := &file_farlog_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6987,7 +7137,7 @@ func (x *UpdateRouteRequest) String() string {
 func (*UpdateRouteRequest) ProtoMessage() {}
 
 func (x *UpdateRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[83]
+	mi := &file_farlog_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7000,7 +7150,7 @@ func (x *UpdateRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRouteRequest.ProtoReflect.Descriptor instead.
 func (*UpdateRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{83}
+	return file_farlog_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *UpdateRouteRequest) GetSpec() *RouteSpec {
@@ -7035,7 +7185,7 @@ type UpdateRouteResponse struct {
 
 func (x *UpdateRouteResponse) Reset() {
 	*x = UpdateRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[84]
+	mi := &file_farlog_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7047,7 +7197,7 @@ func (x *UpdateRouteResponse) String() string {
 func (*UpdateRouteResponse) ProtoMessage() {}
 
 func (x *UpdateRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[84]
+	mi := &file_farlog_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7060,7 +7210,7 @@ func (x *UpdateRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRouteResponse.ProtoReflect.Descriptor instead.
 func (*UpdateRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{84}
+	return file_farlog_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *UpdateRouteResponse) GetRoute() *Route {
@@ -7089,7 +7239,7 @@ type DeleteRouteRequest struct {
 
 func (x *DeleteRouteRequest) Reset() {
 	*x = DeleteRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[85]
+	mi := &file_farlog_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7101,7 +7251,7 @@ func (x *DeleteRouteRequest) String() string {
 func (*DeleteRouteRequest) ProtoMessage() {}
 
 func (x *DeleteRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[85]
+	mi := &file_farlog_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7114,7 +7264,7 @@ func (x *DeleteRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRouteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{85}
+	return file_farlog_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *DeleteRouteRequest) GetName() string {
@@ -7147,7 +7297,7 @@ type DeleteRouteResponse struct {
 
 func (x *DeleteRouteResponse) Reset() {
 	*x = DeleteRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[86]
+	mi := &file_farlog_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7159,7 +7309,7 @@ func (x *DeleteRouteResponse) String() string {
 func (*DeleteRouteResponse) ProtoMessage() {}
 
 func (x *DeleteRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[86]
+	mi := &file_farlog_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7172,7 +7322,7 @@ func (x *DeleteRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRouteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{86}
+	return file_farlog_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *DeleteRouteResponse) GetRoute() *Route {
@@ -7197,7 +7347,7 @@ type ListRoutesRequest struct {
 
 func (x *ListRoutesRequest) Reset() {
 	*x = ListRoutesRequest{}
-	mi := &file_farlog_proto_msgTypes[87]
+	mi := &file_farlog_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7209,7 +7359,7 @@ func (x *ListRoutesRequest) String() string {
 func (*ListRoutesRequest) ProtoMessage() {}
 
 func (x *ListRoutesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[87]
+	mi := &file_farlog_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7222,7 +7372,7 @@ func (x *ListRoutesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoutesRequest.ProtoReflect.Descriptor instead.
 func (*ListRoutesRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{87}
+	return file_farlog_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *ListRoutesRequest) GetPageSize() uint32 {
@@ -7265,7 +7415,7 @@ type ListRoutesResponse struct {
 
 func (x *ListRoutesResponse) Reset() {
 	*x = ListRoutesResponse{}
-	mi := &file_farlog_proto_msgTypes[88]
+	mi := &file_farlog_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7277,7 +7427,7 @@ func (x *ListRoutesResponse) String() string {
 func (*ListRoutesResponse) ProtoMessage() {}
 
 func (x *ListRoutesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[88]
+	mi := &file_farlog_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7290,7 +7440,7 @@ func (x *ListRoutesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoutesResponse.ProtoReflect.Descriptor instead.
 func (*ListRoutesResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{88}
+	return file_farlog_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *ListRoutesResponse) GetRoutes() []*Route {
@@ -7323,7 +7473,7 @@ type GetRouteRequest struct {
 
 func (x *GetRouteRequest) Reset() {
 	*x = GetRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[89]
+	mi := &file_farlog_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7335,7 +7485,7 @@ func (x *GetRouteRequest) String() string {
 func (*GetRouteRequest) ProtoMessage() {}
 
 func (x *GetRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[89]
+	mi := &file_farlog_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7348,7 +7498,7 @@ func (x *GetRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRouteRequest.ProtoReflect.Descriptor instead.
 func (*GetRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{89}
+	return file_farlog_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *GetRouteRequest) GetName() string {
@@ -7368,7 +7518,7 @@ type GetRouteResponse struct {
 
 func (x *GetRouteResponse) Reset() {
 	*x = GetRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[90]
+	mi := &file_farlog_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7380,7 +7530,7 @@ func (x *GetRouteResponse) String() string {
 func (*GetRouteResponse) ProtoMessage() {}
 
 func (x *GetRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[90]
+	mi := &file_farlog_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7393,7 +7543,7 @@ func (x *GetRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRouteResponse.ProtoReflect.Descriptor instead.
 func (*GetRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{90}
+	return file_farlog_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *GetRouteResponse) GetRoute() *Route {
@@ -7421,7 +7571,7 @@ type WatchRoutesRequest struct {
 
 func (x *WatchRoutesRequest) Reset() {
 	*x = WatchRoutesRequest{}
-	mi := &file_farlog_proto_msgTypes[91]
+	mi := &file_farlog_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7433,7 +7583,7 @@ func (x *WatchRoutesRequest) String() string {
 func (*WatchRoutesRequest) ProtoMessage() {}
 
 func (x *WatchRoutesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[91]
+	mi := &file_farlog_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7446,7 +7596,7 @@ func (x *WatchRoutesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRoutesRequest.ProtoReflect.Descriptor instead.
 func (*WatchRoutesRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{91}
+	return file_farlog_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *WatchRoutesRequest) GetRevision() int64 {
@@ -7474,7 +7624,7 @@ type WatchRoutesResponse struct {
 
 func (x *WatchRoutesResponse) Reset() {
 	*x = WatchRoutesResponse{}
-	mi := &file_farlog_proto_msgTypes[92]
+	mi := &file_farlog_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7486,7 +7636,7 @@ func (x *WatchRoutesResponse) String() string {
 func (*WatchRoutesResponse) ProtoMessage() {}
 
 func (x *WatchRoutesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[92]
+	mi := &file_farlog_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7499,7 +7649,7 @@ func (x *WatchRoutesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRoutesResponse.ProtoReflect.Descriptor instead.
 func (*WatchRoutesResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{92}
+	return file_farlog_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *WatchRoutesResponse) GetRevision() int64 {
@@ -7530,7 +7680,7 @@ type AcquireRouteRequest struct {
 
 func (x *AcquireRouteRequest) Reset() {
 	*x = AcquireRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[93]
+	mi := &file_farlog_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7542,7 +7692,7 @@ func (x *AcquireRouteRequest) String() string {
 func (*AcquireRouteRequest) ProtoMessage() {}
 
 func (x *AcquireRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[93]
+	mi := &file_farlog_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7555,7 +7705,7 @@ func (x *AcquireRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireRouteRequest.ProtoReflect.Descriptor instead.
 func (*AcquireRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{93}
+	return file_farlog_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *AcquireRouteRequest) GetRoute() string {
@@ -7607,7 +7757,7 @@ type LegGrant struct {
 
 func (x *LegGrant) Reset() {
 	*x = LegGrant{}
-	mi := &file_farlog_proto_msgTypes[94]
+	mi := &file_farlog_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7619,7 +7769,7 @@ func (x *LegGrant) String() string {
 func (*LegGrant) ProtoMessage() {}
 
 func (x *LegGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[94]
+	mi := &file_farlog_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7632,7 +7782,7 @@ func (x *LegGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LegGrant.ProtoReflect.Descriptor instead.
 func (*LegGrant) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{94}
+	return file_farlog_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *LegGrant) GetStream() string {
@@ -7674,7 +7824,7 @@ type AcquireRouteResponse struct {
 
 func (x *AcquireRouteResponse) Reset() {
 	*x = AcquireRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[95]
+	mi := &file_farlog_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7686,7 +7836,7 @@ func (x *AcquireRouteResponse) String() string {
 func (*AcquireRouteResponse) ProtoMessage() {}
 
 func (x *AcquireRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[95]
+	mi := &file_farlog_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7699,7 +7849,7 @@ func (x *AcquireRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireRouteResponse.ProtoReflect.Descriptor instead.
 func (*AcquireRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{95}
+	return file_farlog_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *AcquireRouteResponse) GetRoute() *Route {
@@ -7739,7 +7889,7 @@ type ReplaceMemberRequest struct {
 
 func (x *ReplaceMemberRequest) Reset() {
 	*x = ReplaceMemberRequest{}
-	mi := &file_farlog_proto_msgTypes[96]
+	mi := &file_farlog_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7751,7 +7901,7 @@ func (x *ReplaceMemberRequest) String() string {
 func (*ReplaceMemberRequest) ProtoMessage() {}
 
 func (x *ReplaceMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[96]
+	mi := &file_farlog_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7764,7 +7914,7 @@ func (x *ReplaceMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplaceMemberRequest.ProtoReflect.Descriptor instead.
 func (*ReplaceMemberRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{96}
+	return file_farlog_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *ReplaceMemberRequest) GetStream() string {
@@ -7816,7 +7966,7 @@ type ReplaceMemberResponse struct {
 
 func (x *ReplaceMemberResponse) Reset() {
 	*x = ReplaceMemberResponse{}
-	mi := &file_farlog_proto_msgTypes[97]
+	mi := &file_farlog_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7828,7 +7978,7 @@ func (x *ReplaceMemberResponse) String() string {
 func (*ReplaceMemberResponse) ProtoMessage() {}
 
 func (x *ReplaceMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[97]
+	mi := &file_farlog_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7841,7 +7991,7 @@ func (x *ReplaceMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplaceMemberResponse.ProtoReflect.Descriptor instead.
 func (*ReplaceMemberResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{97}
+	return file_farlog_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *ReplaceMemberResponse) GetRing() *RingSpec {
@@ -7877,7 +8027,7 @@ type AcceptLossRequest struct {
 
 func (x *AcceptLossRequest) Reset() {
 	*x = AcceptLossRequest{}
-	mi := &file_farlog_proto_msgTypes[98]
+	mi := &file_farlog_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7889,7 +8039,7 @@ func (x *AcceptLossRequest) String() string {
 func (*AcceptLossRequest) ProtoMessage() {}
 
 func (x *AcceptLossRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[98]
+	mi := &file_farlog_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7902,7 +8052,7 @@ func (x *AcceptLossRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptLossRequest.ProtoReflect.Descriptor instead.
 func (*AcceptLossRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{98}
+	return file_farlog_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *AcceptLossRequest) GetStream() string {
@@ -7936,7 +8086,7 @@ type AcceptLossResponse struct {
 
 func (x *AcceptLossResponse) Reset() {
 	*x = AcceptLossResponse{}
-	mi := &file_farlog_proto_msgTypes[99]
+	mi := &file_farlog_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7948,7 +8098,7 @@ func (x *AcceptLossResponse) String() string {
 func (*AcceptLossResponse) ProtoMessage() {}
 
 func (x *AcceptLossResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[99]
+	mi := &file_farlog_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7961,7 +8111,7 @@ func (x *AcceptLossResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptLossResponse.ProtoReflect.Descriptor instead.
 func (*AcceptLossResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{99}
+	return file_farlog_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *AcceptLossResponse) GetMembers() []string {
@@ -7986,7 +8136,7 @@ type ListAgentsRequest struct {
 
 func (x *ListAgentsRequest) Reset() {
 	*x = ListAgentsRequest{}
-	mi := &file_farlog_proto_msgTypes[100]
+	mi := &file_farlog_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7998,7 +8148,7 @@ func (x *ListAgentsRequest) String() string {
 func (*ListAgentsRequest) ProtoMessage() {}
 
 func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[100]
+	mi := &file_farlog_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8011,7 +8161,7 @@ func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsRequest.ProtoReflect.Descriptor instead.
 func (*ListAgentsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{100}
+	return file_farlog_proto_rawDescGZIP(), []int{101}
 }
 
 type ListAgentsResponse struct {
@@ -8026,7 +8176,7 @@ type ListAgentsResponse struct {
 
 func (x *ListAgentsResponse) Reset() {
 	*x = ListAgentsResponse{}
-	mi := &file_farlog_proto_msgTypes[101]
+	mi := &file_farlog_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8038,7 +8188,7 @@ func (x *ListAgentsResponse) String() string {
 func (*ListAgentsResponse) ProtoMessage() {}
 
 func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[101]
+	mi := &file_farlog_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8051,7 +8201,7 @@ func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsResponse.ProtoReflect.Descriptor instead.
 func (*ListAgentsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{101}
+	return file_farlog_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *ListAgentsResponse) GetTargets() []*TargetState {
@@ -8091,7 +8241,7 @@ type WatchRingsRequest struct {
 
 func (x *WatchRingsRequest) Reset() {
 	*x = WatchRingsRequest{}
-	mi := &file_farlog_proto_msgTypes[102]
+	mi := &file_farlog_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8103,7 +8253,7 @@ func (x *WatchRingsRequest) String() string {
 func (*WatchRingsRequest) ProtoMessage() {}
 
 func (x *WatchRingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[102]
+	mi := &file_farlog_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8116,7 +8266,7 @@ func (x *WatchRingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRingsRequest.ProtoReflect.Descriptor instead.
 func (*WatchRingsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{102}
+	return file_farlog_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *WatchRingsRequest) GetAgent() *Agent {
@@ -8136,7 +8286,7 @@ type WatchRingsResponse struct {
 
 func (x *WatchRingsResponse) Reset() {
 	*x = WatchRingsResponse{}
-	mi := &file_farlog_proto_msgTypes[103]
+	mi := &file_farlog_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8148,7 +8298,7 @@ func (x *WatchRingsResponse) String() string {
 func (*WatchRingsResponse) ProtoMessage() {}
 
 func (x *WatchRingsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[103]
+	mi := &file_farlog_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8161,7 +8311,7 @@ func (x *WatchRingsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRingsResponse.ProtoReflect.Descriptor instead.
 func (*WatchRingsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{103}
+	return file_farlog_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *WatchRingsResponse) GetRings() []*RingSpec {
@@ -8182,7 +8332,7 @@ type Unchanged struct {
 
 func (x *Unchanged) Reset() {
 	*x = Unchanged{}
-	mi := &file_farlog_proto_msgTypes[104]
+	mi := &file_farlog_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8194,7 +8344,7 @@ func (x *Unchanged) String() string {
 func (*Unchanged) ProtoMessage() {}
 
 func (x *Unchanged) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[104]
+	mi := &file_farlog_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8207,7 +8357,7 @@ func (x *Unchanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unchanged.ProtoReflect.Descriptor instead.
 func (*Unchanged) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{104}
+	return file_farlog_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *Unchanged) GetAgent() *Agent {
@@ -8234,7 +8384,7 @@ type ReportTargetRequest struct {
 
 func (x *ReportTargetRequest) Reset() {
 	*x = ReportTargetRequest{}
-	mi := &file_farlog_proto_msgTypes[105]
+	mi := &file_farlog_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8246,7 +8396,7 @@ func (x *ReportTargetRequest) String() string {
 func (*ReportTargetRequest) ProtoMessage() {}
 
 func (x *ReportTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[105]
+	mi := &file_farlog_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8259,7 +8409,7 @@ func (x *ReportTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportTargetRequest.ProtoReflect.Descriptor instead.
 func (*ReportTargetRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{105}
+	return file_farlog_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *ReportTargetRequest) GetState() *TargetState {
@@ -8292,7 +8442,7 @@ type ReportTargetResponse struct {
 
 func (x *ReportTargetResponse) Reset() {
 	*x = ReportTargetResponse{}
-	mi := &file_farlog_proto_msgTypes[106]
+	mi := &file_farlog_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8304,7 +8454,7 @@ func (x *ReportTargetResponse) String() string {
 func (*ReportTargetResponse) ProtoMessage() {}
 
 func (x *ReportTargetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[106]
+	mi := &file_farlog_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8317,7 +8467,7 @@ func (x *ReportTargetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportTargetResponse.ProtoReflect.Descriptor instead.
 func (*ReportTargetResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{106}
+	return file_farlog_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *ReportTargetResponse) GetInterval() *durationpb.Duration {
@@ -8358,7 +8508,7 @@ type WatchAssignmentsRequest struct {
 
 func (x *WatchAssignmentsRequest) Reset() {
 	*x = WatchAssignmentsRequest{}
-	mi := &file_farlog_proto_msgTypes[107]
+	mi := &file_farlog_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8370,7 +8520,7 @@ func (x *WatchAssignmentsRequest) String() string {
 func (*WatchAssignmentsRequest) ProtoMessage() {}
 
 func (x *WatchAssignmentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[107]
+	mi := &file_farlog_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8383,7 +8533,7 @@ func (x *WatchAssignmentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAssignmentsRequest.ProtoReflect.Descriptor instead.
 func (*WatchAssignmentsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{107}
+	return file_farlog_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *WatchAssignmentsRequest) GetAgent() *Agent {
@@ -8410,7 +8560,7 @@ type WatchAssignmentsResponse struct {
 
 func (x *WatchAssignmentsResponse) Reset() {
 	*x = WatchAssignmentsResponse{}
-	mi := &file_farlog_proto_msgTypes[108]
+	mi := &file_farlog_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8422,7 +8572,7 @@ func (x *WatchAssignmentsResponse) String() string {
 func (*WatchAssignmentsResponse) ProtoMessage() {}
 
 func (x *WatchAssignmentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[108]
+	mi := &file_farlog_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8435,7 +8585,7 @@ func (x *WatchAssignmentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAssignmentsResponse.ProtoReflect.Descriptor instead.
 func (*WatchAssignmentsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{108}
+	return file_farlog_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *WatchAssignmentsResponse) GetAssignments() []*Assignment {
@@ -8455,7 +8605,7 @@ type ReportDrainRequest struct {
 
 func (x *ReportDrainRequest) Reset() {
 	*x = ReportDrainRequest{}
-	mi := &file_farlog_proto_msgTypes[109]
+	mi := &file_farlog_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8467,7 +8617,7 @@ func (x *ReportDrainRequest) String() string {
 func (*ReportDrainRequest) ProtoMessage() {}
 
 func (x *ReportDrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[109]
+	mi := &file_farlog_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8480,7 +8630,7 @@ func (x *ReportDrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDrainRequest.ProtoReflect.Descriptor instead.
 func (*ReportDrainRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{109}
+	return file_farlog_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *ReportDrainRequest) GetState() *DrainState {
@@ -8509,7 +8659,7 @@ type ReportDrainResponse struct {
 
 func (x *ReportDrainResponse) Reset() {
 	*x = ReportDrainResponse{}
-	mi := &file_farlog_proto_msgTypes[110]
+	mi := &file_farlog_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8521,7 +8671,7 @@ func (x *ReportDrainResponse) String() string {
 func (*ReportDrainResponse) ProtoMessage() {}
 
 func (x *ReportDrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[110]
+	mi := &file_farlog_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8534,7 +8684,7 @@ func (x *ReportDrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDrainResponse.ProtoReflect.Descriptor instead.
 func (*ReportDrainResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{110}
+	return file_farlog_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *ReportDrainResponse) GetInterval() *durationpb.Duration {
@@ -8892,7 +9042,7 @@ const file_farlog_proto_rawDesc = "" +
 	"\bprogress\x18\x02 \x03(\v2\x18.farlog.v1.DrainProgressR\bprogress\x12;\n" +
 	"\vreport_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"reportTime\x12\x1b\n" +
-	"\tstore_dir\x18\x04 \x01(\tR\bstoreDir\"\x87\x02\n" +
+	"\tstore_dir\x18\x04 \x01(\tR\bstoreDir\"\xb7\x02\n" +
 	"\rDrainProgress\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x1b\n" +
 	"\tring_uuid\x18\x02 \x01(\fR\bringUuid\x12\x1d\n" +
@@ -8906,7 +9056,27 @@ const file_farlog_proto_rawDesc = "" +
 	"duplicates\x18\b \x01(\x04R\n" +
 	"duplicates\x12\x1d\n" +
 	"\n" +
-	"last_error\x18\t \x01(\tR\tlastError\"\xd5\x02\n" +
+	"last_error\x18\t \x01(\tR\tlastError\x12.\n" +
+	"\x06anchor\x18\n" +
+	" \x01(\v2\x16.farlog.v1.StoreAnchorR\x06anchor\"\x8c\x03\n" +
+	"\vStoreAnchor\x12\x1d\n" +
+	"\n" +
+	"store_uuid\x18\x01 \x01(\fR\tstoreUuid\x12\x1b\n" +
+	"\tring_uuid\x18\x02 \x01(\fR\bringUuid\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x03 \x01(\x04R\n" +
+	"generation\x12\x18\n" +
+	"\asegment\x18\x04 \x01(\x04R\asegment\x12\x16\n" +
+	"\x06offset\x18\x05 \x01(\x04R\x06offset\x12\x14\n" +
+	"\x05epoch\x18\x06 \x01(\rR\x05epoch\x12\x19\n" +
+	"\bnext_lsn\x18\a \x01(\x04R\anextLsn\x12\x19\n" +
+	"\bnext_seq\x18\b \x01(\x04R\anextSeq\x12\x16\n" +
+	"\x06sha256\x18\t \x01(\fR\x06sha256\x12%\n" +
+	"\x0esealed_segment\x18\n" +
+	" \x01(\x04R\rsealedSegment\x12'\n" +
+	"\x0fmanifest_sha256\x18\v \x01(\fR\x0emanifestSha256\x12;\n" +
+	"\vanchor_time\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"anchorTime\"\xd5\x02\n" +
 	"\n" +
 	"Assignment\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x14\n" +
@@ -8965,7 +9135,7 @@ const file_farlog_proto_rawDesc = "" +
 	"\n" +
 	"close_time\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\tcloseTime\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\x0f \x01(\tR\trequestId\"\x8b\a\n" +
+	"request_id\x18\x0f \x01(\tR\trequestId\"\xbb\a\n" +
 	"\fStreamStatus\x12)\n" +
 	"\x06stream\x18\x01 \x01(\v2\x11.farlog.v1.StreamR\x06stream\x12#\n" +
 	"\repoch_granted\x18\x02 \x01(\rR\fepochGranted\x12/\n" +
@@ -8994,7 +9164,8 @@ const file_farlog_proto_rawDesc = "" +
 	"\vstalled_for\x18\x15 \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"stalledFor\x12>\n" +
 	"\x0eslow_consumers\x18\x16 \x03(\v2\x17.farlog.v1.SlowConsumerR\rslowConsumers\x121\n" +
-	"\x06writer\x18\x17 \x01(\v2\x19.farlog.v1.WriterCountersR\x06writer\"I\n" +
+	"\x06writer\x18\x17 \x01(\v2\x19.farlog.v1.WriterCountersR\x06writer\x12.\n" +
+	"\x06anchor\x18\x18 \x01(\v2\x16.farlog.v1.StoreAnchorR\x06anchor\"I\n" +
 	"\aProblem\x12\x14\n" +
 	"\x05field\x18\x01 \x01(\tR\x05field\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\x12\x12\n" +
@@ -9397,7 +9568,7 @@ func file_farlog_proto_rawDescGZIP() []byte {
 }
 
 var file_farlog_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_farlog_proto_msgTypes = make([]protoimpl.MessageInfo, 111)
+var file_farlog_proto_msgTypes = make([]protoimpl.MessageInfo, 112)
 var file_farlog_proto_goTypes = []any{
 	(Level)(0),                       // 0: farlog.v1.Level
 	(Policy)(0),                      // 1: farlog.v1.Policy
@@ -9435,103 +9606,104 @@ var file_farlog_proto_goTypes = []any{
 	(*MediaHealth)(nil),              // 33: farlog.v1.MediaHealth
 	(*DrainState)(nil),               // 34: farlog.v1.DrainState
 	(*DrainProgress)(nil),            // 35: farlog.v1.DrainProgress
-	(*Assignment)(nil),               // 36: farlog.v1.Assignment
-	(*LostStore)(nil),                // 37: farlog.v1.LostStore
-	(*Holder)(nil),                   // 38: farlog.v1.Holder
-	(*Member)(nil),                   // 39: farlog.v1.Member
-	(*Grant)(nil),                    // 40: farlog.v1.Grant
-	(*StreamStatus)(nil),             // 41: farlog.v1.StreamStatus
-	(*Problem)(nil),                  // 42: farlog.v1.Problem
-	(*Problems)(nil),                 // 43: farlog.v1.Problems
-	(*CreateStreamRequest)(nil),      // 44: farlog.v1.CreateStreamRequest
-	(*CreateStreamResponse)(nil),     // 45: farlog.v1.CreateStreamResponse
-	(*UpdateStreamRequest)(nil),      // 46: farlog.v1.UpdateStreamRequest
-	(*UpdateStreamResponse)(nil),     // 47: farlog.v1.UpdateStreamResponse
-	(*DeleteStreamRequest)(nil),      // 48: farlog.v1.DeleteStreamRequest
-	(*DeleteStreamResponse)(nil),     // 49: farlog.v1.DeleteStreamResponse
-	(*ListStreamsRequest)(nil),       // 50: farlog.v1.ListStreamsRequest
-	(*ListStreamsResponse)(nil),      // 51: farlog.v1.ListStreamsResponse
-	(*WatchStreamsRequest)(nil),      // 52: farlog.v1.WatchStreamsRequest
-	(*WatchStreamsResponse)(nil),     // 53: farlog.v1.WatchStreamsResponse
-	(*FieldChange)(nil),              // 54: farlog.v1.FieldChange
-	(*Change)(nil),                   // 55: farlog.v1.Change
-	(*ApplyFabricRequest)(nil),       // 56: farlog.v1.ApplyFabricRequest
-	(*ApplyFabricResponse)(nil),      // 57: farlog.v1.ApplyFabricResponse
-	(*Drift)(nil),                    // 58: farlog.v1.Drift
-	(*BackupRequest)(nil),            // 59: farlog.v1.BackupRequest
-	(*BackupEntry)(nil),              // 60: farlog.v1.BackupEntry
-	(*RestoreResponse)(nil),          // 61: farlog.v1.RestoreResponse
-	(*GetFabricRequest)(nil),         // 62: farlog.v1.GetFabricRequest
-	(*GetFabricResponse)(nil),        // 63: farlog.v1.GetFabricResponse
-	(*GetStreamRequest)(nil),         // 64: farlog.v1.GetStreamRequest
-	(*GetStreamResponse)(nil),        // 65: farlog.v1.GetStreamResponse
-	(*AcquireWriterRequest)(nil),     // 66: farlog.v1.AcquireWriterRequest
-	(*AcquireWriterResponse)(nil),    // 67: farlog.v1.AcquireWriterResponse
-	(*ReportConsumerRequest)(nil),    // 68: farlog.v1.ReportConsumerRequest
-	(*ReportConsumerResponse)(nil),   // 69: farlog.v1.ReportConsumerResponse
-	(*ExtendWriterRequest)(nil),      // 70: farlog.v1.ExtendWriterRequest
-	(*ExtendWriterResponse)(nil),     // 71: farlog.v1.ExtendWriterResponse
-	(*WriterSettings)(nil),           // 72: farlog.v1.WriterSettings
-	(*ExtendedMember)(nil),           // 73: farlog.v1.ExtendedMember
-	(*CheckWritersRequest)(nil),      // 74: farlog.v1.CheckWritersRequest
-	(*RunningWriter)(nil),            // 75: farlog.v1.RunningWriter
-	(*CheckWritersResponse)(nil),     // 76: farlog.v1.CheckWritersResponse
-	(*WatchWritersRequest)(nil),      // 77: farlog.v1.WatchWritersRequest
-	(*WriterState)(nil),              // 78: farlog.v1.WriterState
-	(*OtherWriter)(nil),              // 79: farlog.v1.OtherWriter
-	(*WatchWritersResponse)(nil),     // 80: farlog.v1.WatchWritersResponse
-	(*AcquireReaderRequest)(nil),     // 81: farlog.v1.AcquireReaderRequest
-	(*AcquireReaderResponse)(nil),    // 82: farlog.v1.AcquireReaderResponse
-	(*RebindStreamRequest)(nil),      // 83: farlog.v1.RebindStreamRequest
-	(*RebindStreamResponse)(nil),     // 84: farlog.v1.RebindStreamResponse
-	(*TakeOverStreamRequest)(nil),    // 85: farlog.v1.TakeOverStreamRequest
-	(*TakeOverStreamResponse)(nil),   // 86: farlog.v1.TakeOverStreamResponse
-	(*CreateRouteRequest)(nil),       // 87: farlog.v1.CreateRouteRequest
-	(*CreateRouteResponse)(nil),      // 88: farlog.v1.CreateRouteResponse
-	(*UpdateRouteRequest)(nil),       // 89: farlog.v1.UpdateRouteRequest
-	(*UpdateRouteResponse)(nil),      // 90: farlog.v1.UpdateRouteResponse
-	(*DeleteRouteRequest)(nil),       // 91: farlog.v1.DeleteRouteRequest
-	(*DeleteRouteResponse)(nil),      // 92: farlog.v1.DeleteRouteResponse
-	(*ListRoutesRequest)(nil),        // 93: farlog.v1.ListRoutesRequest
-	(*ListRoutesResponse)(nil),       // 94: farlog.v1.ListRoutesResponse
-	(*GetRouteRequest)(nil),          // 95: farlog.v1.GetRouteRequest
-	(*GetRouteResponse)(nil),         // 96: farlog.v1.GetRouteResponse
-	(*WatchRoutesRequest)(nil),       // 97: farlog.v1.WatchRoutesRequest
-	(*WatchRoutesResponse)(nil),      // 98: farlog.v1.WatchRoutesResponse
-	(*AcquireRouteRequest)(nil),      // 99: farlog.v1.AcquireRouteRequest
-	(*LegGrant)(nil),                 // 100: farlog.v1.LegGrant
-	(*AcquireRouteResponse)(nil),     // 101: farlog.v1.AcquireRouteResponse
-	(*ReplaceMemberRequest)(nil),     // 102: farlog.v1.ReplaceMemberRequest
-	(*ReplaceMemberResponse)(nil),    // 103: farlog.v1.ReplaceMemberResponse
-	(*AcceptLossRequest)(nil),        // 104: farlog.v1.AcceptLossRequest
-	(*AcceptLossResponse)(nil),       // 105: farlog.v1.AcceptLossResponse
-	(*ListAgentsRequest)(nil),        // 106: farlog.v1.ListAgentsRequest
-	(*ListAgentsResponse)(nil),       // 107: farlog.v1.ListAgentsResponse
-	(*WatchRingsRequest)(nil),        // 108: farlog.v1.WatchRingsRequest
-	(*WatchRingsResponse)(nil),       // 109: farlog.v1.WatchRingsResponse
-	(*Unchanged)(nil),                // 110: farlog.v1.Unchanged
-	(*ReportTargetRequest)(nil),      // 111: farlog.v1.ReportTargetRequest
-	(*ReportTargetResponse)(nil),     // 112: farlog.v1.ReportTargetResponse
-	(*WatchAssignmentsRequest)(nil),  // 113: farlog.v1.WatchAssignmentsRequest
-	(*WatchAssignmentsResponse)(nil), // 114: farlog.v1.WatchAssignmentsResponse
-	(*ReportDrainRequest)(nil),       // 115: farlog.v1.ReportDrainRequest
-	(*ReportDrainResponse)(nil),      // 116: farlog.v1.ReportDrainResponse
-	(*durationpb.Duration)(nil),      // 117: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 118: google.protobuf.Timestamp
+	(*StoreAnchor)(nil),              // 36: farlog.v1.StoreAnchor
+	(*Assignment)(nil),               // 37: farlog.v1.Assignment
+	(*LostStore)(nil),                // 38: farlog.v1.LostStore
+	(*Holder)(nil),                   // 39: farlog.v1.Holder
+	(*Member)(nil),                   // 40: farlog.v1.Member
+	(*Grant)(nil),                    // 41: farlog.v1.Grant
+	(*StreamStatus)(nil),             // 42: farlog.v1.StreamStatus
+	(*Problem)(nil),                  // 43: farlog.v1.Problem
+	(*Problems)(nil),                 // 44: farlog.v1.Problems
+	(*CreateStreamRequest)(nil),      // 45: farlog.v1.CreateStreamRequest
+	(*CreateStreamResponse)(nil),     // 46: farlog.v1.CreateStreamResponse
+	(*UpdateStreamRequest)(nil),      // 47: farlog.v1.UpdateStreamRequest
+	(*UpdateStreamResponse)(nil),     // 48: farlog.v1.UpdateStreamResponse
+	(*DeleteStreamRequest)(nil),      // 49: farlog.v1.DeleteStreamRequest
+	(*DeleteStreamResponse)(nil),     // 50: farlog.v1.DeleteStreamResponse
+	(*ListStreamsRequest)(nil),       // 51: farlog.v1.ListStreamsRequest
+	(*ListStreamsResponse)(nil),      // 52: farlog.v1.ListStreamsResponse
+	(*WatchStreamsRequest)(nil),      // 53: farlog.v1.WatchStreamsRequest
+	(*WatchStreamsResponse)(nil),     // 54: farlog.v1.WatchStreamsResponse
+	(*FieldChange)(nil),              // 55: farlog.v1.FieldChange
+	(*Change)(nil),                   // 56: farlog.v1.Change
+	(*ApplyFabricRequest)(nil),       // 57: farlog.v1.ApplyFabricRequest
+	(*ApplyFabricResponse)(nil),      // 58: farlog.v1.ApplyFabricResponse
+	(*Drift)(nil),                    // 59: farlog.v1.Drift
+	(*BackupRequest)(nil),            // 60: farlog.v1.BackupRequest
+	(*BackupEntry)(nil),              // 61: farlog.v1.BackupEntry
+	(*RestoreResponse)(nil),          // 62: farlog.v1.RestoreResponse
+	(*GetFabricRequest)(nil),         // 63: farlog.v1.GetFabricRequest
+	(*GetFabricResponse)(nil),        // 64: farlog.v1.GetFabricResponse
+	(*GetStreamRequest)(nil),         // 65: farlog.v1.GetStreamRequest
+	(*GetStreamResponse)(nil),        // 66: farlog.v1.GetStreamResponse
+	(*AcquireWriterRequest)(nil),     // 67: farlog.v1.AcquireWriterRequest
+	(*AcquireWriterResponse)(nil),    // 68: farlog.v1.AcquireWriterResponse
+	(*ReportConsumerRequest)(nil),    // 69: farlog.v1.ReportConsumerRequest
+	(*ReportConsumerResponse)(nil),   // 70: farlog.v1.ReportConsumerResponse
+	(*ExtendWriterRequest)(nil),      // 71: farlog.v1.ExtendWriterRequest
+	(*ExtendWriterResponse)(nil),     // 72: farlog.v1.ExtendWriterResponse
+	(*WriterSettings)(nil),           // 73: farlog.v1.WriterSettings
+	(*ExtendedMember)(nil),           // 74: farlog.v1.ExtendedMember
+	(*CheckWritersRequest)(nil),      // 75: farlog.v1.CheckWritersRequest
+	(*RunningWriter)(nil),            // 76: farlog.v1.RunningWriter
+	(*CheckWritersResponse)(nil),     // 77: farlog.v1.CheckWritersResponse
+	(*WatchWritersRequest)(nil),      // 78: farlog.v1.WatchWritersRequest
+	(*WriterState)(nil),              // 79: farlog.v1.WriterState
+	(*OtherWriter)(nil),              // 80: farlog.v1.OtherWriter
+	(*WatchWritersResponse)(nil),     // 81: farlog.v1.WatchWritersResponse
+	(*AcquireReaderRequest)(nil),     // 82: farlog.v1.AcquireReaderRequest
+	(*AcquireReaderResponse)(nil),    // 83: farlog.v1.AcquireReaderResponse
+	(*RebindStreamRequest)(nil),      // 84: farlog.v1.RebindStreamRequest
+	(*RebindStreamResponse)(nil),     // 85: farlog.v1.RebindStreamResponse
+	(*TakeOverStreamRequest)(nil),    // 86: farlog.v1.TakeOverStreamRequest
+	(*TakeOverStreamResponse)(nil),   // 87: farlog.v1.TakeOverStreamResponse
+	(*CreateRouteRequest)(nil),       // 88: farlog.v1.CreateRouteRequest
+	(*CreateRouteResponse)(nil),      // 89: farlog.v1.CreateRouteResponse
+	(*UpdateRouteRequest)(nil),       // 90: farlog.v1.UpdateRouteRequest
+	(*UpdateRouteResponse)(nil),      // 91: farlog.v1.UpdateRouteResponse
+	(*DeleteRouteRequest)(nil),       // 92: farlog.v1.DeleteRouteRequest
+	(*DeleteRouteResponse)(nil),      // 93: farlog.v1.DeleteRouteResponse
+	(*ListRoutesRequest)(nil),        // 94: farlog.v1.ListRoutesRequest
+	(*ListRoutesResponse)(nil),       // 95: farlog.v1.ListRoutesResponse
+	(*GetRouteRequest)(nil),          // 96: farlog.v1.GetRouteRequest
+	(*GetRouteResponse)(nil),         // 97: farlog.v1.GetRouteResponse
+	(*WatchRoutesRequest)(nil),       // 98: farlog.v1.WatchRoutesRequest
+	(*WatchRoutesResponse)(nil),      // 99: farlog.v1.WatchRoutesResponse
+	(*AcquireRouteRequest)(nil),      // 100: farlog.v1.AcquireRouteRequest
+	(*LegGrant)(nil),                 // 101: farlog.v1.LegGrant
+	(*AcquireRouteResponse)(nil),     // 102: farlog.v1.AcquireRouteResponse
+	(*ReplaceMemberRequest)(nil),     // 103: farlog.v1.ReplaceMemberRequest
+	(*ReplaceMemberResponse)(nil),    // 104: farlog.v1.ReplaceMemberResponse
+	(*AcceptLossRequest)(nil),        // 105: farlog.v1.AcceptLossRequest
+	(*AcceptLossResponse)(nil),       // 106: farlog.v1.AcceptLossResponse
+	(*ListAgentsRequest)(nil),        // 107: farlog.v1.ListAgentsRequest
+	(*ListAgentsResponse)(nil),       // 108: farlog.v1.ListAgentsResponse
+	(*WatchRingsRequest)(nil),        // 109: farlog.v1.WatchRingsRequest
+	(*WatchRingsResponse)(nil),       // 110: farlog.v1.WatchRingsResponse
+	(*Unchanged)(nil),                // 111: farlog.v1.Unchanged
+	(*ReportTargetRequest)(nil),      // 112: farlog.v1.ReportTargetRequest
+	(*ReportTargetResponse)(nil),     // 113: farlog.v1.ReportTargetResponse
+	(*WatchAssignmentsRequest)(nil),  // 114: farlog.v1.WatchAssignmentsRequest
+	(*WatchAssignmentsResponse)(nil), // 115: farlog.v1.WatchAssignmentsResponse
+	(*ReportDrainRequest)(nil),       // 116: farlog.v1.ReportDrainRequest
+	(*ReportDrainResponse)(nil),      // 117: farlog.v1.ReportDrainResponse
+	(*durationpb.Duration)(nil),      // 118: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 119: google.protobuf.Timestamp
 }
 var file_farlog_proto_depIdxs = []int32{
 	0,   // 0: farlog.v1.StreamSpec.level:type_name -> farlog.v1.Level
 	1,   // 1: farlog.v1.StreamSpec.policy:type_name -> farlog.v1.Policy
-	117, // 2: farlog.v1.StreamSpec.deadline:type_name -> google.protobuf.Duration
-	117, // 3: farlog.v1.StreamSpec.latency_limit:type_name -> google.protobuf.Duration
+	118, // 2: farlog.v1.StreamSpec.deadline:type_name -> google.protobuf.Duration
+	118, // 3: farlog.v1.StreamSpec.latency_limit:type_name -> google.protobuf.Duration
 	0,   // 4: farlog.v1.RouteLeg.level:type_name -> farlog.v1.Level
 	2,   // 5: farlog.v1.RouteLeg.policy:type_name -> farlog.v1.LegPolicy
-	117, // 6: farlog.v1.RouteLeg.deadline:type_name -> google.protobuf.Duration
+	118, // 6: farlog.v1.RouteLeg.deadline:type_name -> google.protobuf.Duration
 	9,   // 7: farlog.v1.RouteRule.classes:type_name -> farlog.v1.ClassRange
 	10,  // 8: farlog.v1.RouteRule.legs:type_name -> farlog.v1.RouteLeg
 	11,  // 9: farlog.v1.RouteSpec.rules:type_name -> farlog.v1.RouteRule
 	12,  // 10: farlog.v1.Route.spec:type_name -> farlog.v1.RouteSpec
-	118, // 11: farlog.v1.Route.create_time:type_name -> google.protobuf.Timestamp
+	119, // 11: farlog.v1.Route.create_time:type_name -> google.protobuf.Timestamp
 	14,  // 12: farlog.v1.TenantUse.quota:type_name -> farlog.v1.TenantSpec
 	7,   // 13: farlog.v1.Fabric.targets:type_name -> farlog.v1.TargetSpec
 	6,   // 14: farlog.v1.Fabric.streams:type_name -> farlog.v1.StreamSpec
@@ -9539,219 +9711,222 @@ var file_farlog_proto_depIdxs = []int32{
 	14,  // 16: farlog.v1.Fabric.tenants:type_name -> farlog.v1.TenantSpec
 	8,   // 17: farlog.v1.Fabric.drains:type_name -> farlog.v1.DrainSpec
 	6,   // 18: farlog.v1.Stream.spec:type_name -> farlog.v1.StreamSpec
-	118, // 19: farlog.v1.Stream.create_time:type_name -> google.protobuf.Timestamp
+	119, // 19: farlog.v1.Stream.create_time:type_name -> google.protobuf.Timestamp
 	0,   // 20: farlog.v1.Contract.level:type_name -> farlog.v1.Level
-	117, // 21: farlog.v1.Contract.deadline_default:type_name -> google.protobuf.Duration
+	118, // 21: farlog.v1.Contract.deadline_default:type_name -> google.protobuf.Duration
 	17,  // 22: farlog.v1.RingSpec.stream:type_name -> farlog.v1.Stream
 	22,  // 23: farlog.v1.RingSpec.admission:type_name -> farlog.v1.Admission
 	20,  // 24: farlog.v1.RingSpec.replacement:type_name -> farlog.v1.Replacement
 	4,   // 25: farlog.v1.RingSpec.deletion:type_name -> farlog.v1.DeletionStage
-	118, // 26: farlog.v1.Replacement.start_time:type_name -> google.protobuf.Timestamp
+	119, // 26: farlog.v1.Replacement.start_time:type_name -> google.protobuf.Timestamp
 	3,   // 27: farlog.v1.RemoteGrant.role:type_name -> farlog.v1.GrantRole
-	118, // 28: farlog.v1.RemoteGrant.expire_time:type_name -> google.protobuf.Timestamp
+	119, // 28: farlog.v1.RemoteGrant.expire_time:type_name -> google.protobuf.Timestamp
 	21,  // 29: farlog.v1.Admission.grants:type_name -> farlog.v1.RemoteGrant
 	18,  // 30: farlog.v1.RingState.contract:type_name -> farlog.v1.Contract
-	118, // 31: farlog.v1.RingState.observe_time:type_name -> google.protobuf.Timestamp
-	118, // 32: farlog.v1.RingState.epoch_open_time:type_name -> google.protobuf.Timestamp
-	117, // 33: farlog.v1.RingState.lag_age:type_name -> google.protobuf.Duration
-	117, // 34: farlog.v1.RingState.time_to_full:type_name -> google.protobuf.Duration
+	119, // 31: farlog.v1.RingState.observe_time:type_name -> google.protobuf.Timestamp
+	119, // 32: farlog.v1.RingState.epoch_open_time:type_name -> google.protobuf.Timestamp
+	118, // 33: farlog.v1.RingState.lag_age:type_name -> google.protobuf.Duration
+	118, // 34: farlog.v1.RingState.time_to_full:type_name -> google.protobuf.Duration
 	25,  // 35: farlog.v1.RingState.counters:type_name -> farlog.v1.WriterCounters
 	4,   // 36: farlog.v1.Deletion.stage:type_name -> farlog.v1.DeletionStage
-	118, // 37: farlog.v1.Deletion.start_time:type_name -> google.protobuf.Timestamp
-	118, // 38: farlog.v1.Deletion.end_time:type_name -> google.protobuf.Timestamp
+	119, // 37: farlog.v1.Deletion.start_time:type_name -> google.protobuf.Timestamp
+	119, // 38: farlog.v1.Deletion.end_time:type_name -> google.protobuf.Timestamp
 	0,   // 39: farlog.v1.WriterCounters.level:type_name -> farlog.v1.Level
-	117, // 40: farlog.v1.WriterCounters.latency_p50:type_name -> google.protobuf.Duration
-	117, // 41: farlog.v1.WriterCounters.latency_p99:type_name -> google.protobuf.Duration
-	117, // 42: farlog.v1.WriterCounters.latency_p999:type_name -> google.protobuf.Duration
-	117, // 43: farlog.v1.WriterCounters.latency_max:type_name -> google.protobuf.Duration
-	117, // 44: farlog.v1.WriterCounters.stalled_for:type_name -> google.protobuf.Duration
+	118, // 40: farlog.v1.WriterCounters.latency_p50:type_name -> google.protobuf.Duration
+	118, // 41: farlog.v1.WriterCounters.latency_p99:type_name -> google.protobuf.Duration
+	118, // 42: farlog.v1.WriterCounters.latency_p999:type_name -> google.protobuf.Duration
+	118, // 43: farlog.v1.WriterCounters.latency_max:type_name -> google.protobuf.Duration
+	118, // 44: farlog.v1.WriterCounters.stalled_for:type_name -> google.protobuf.Duration
 	31,  // 45: farlog.v1.Agent.regions:type_name -> farlog.v1.Region
-	117, // 46: farlog.v1.NetworkPath.rtt_min:type_name -> google.protobuf.Duration
-	117, // 47: farlog.v1.NetworkPath.rtt_median:type_name -> google.protobuf.Duration
-	118, // 48: farlog.v1.NetworkPath.measure_time:type_name -> google.protobuf.Timestamp
+	118, // 46: farlog.v1.NetworkPath.rtt_min:type_name -> google.protobuf.Duration
+	118, // 47: farlog.v1.NetworkPath.rtt_median:type_name -> google.protobuf.Duration
+	119, // 48: farlog.v1.NetworkPath.measure_time:type_name -> google.protobuf.Timestamp
 	27,  // 49: farlog.v1.HostState.paths:type_name -> farlog.v1.NetworkPath
-	118, // 50: farlog.v1.HostState.report_time:type_name -> google.protobuf.Timestamp
+	119, // 50: farlog.v1.HostState.report_time:type_name -> google.protobuf.Timestamp
 	29,  // 51: farlog.v1.HostState.writers:type_name -> farlog.v1.HostWriter
-	117, // 52: farlog.v1.HostWriter.stalled_for:type_name -> google.protobuf.Duration
+	118, // 52: farlog.v1.HostWriter.stalled_for:type_name -> google.protobuf.Duration
 	25,  // 53: farlog.v1.HostWriter.counters:type_name -> farlog.v1.WriterCounters
-	38,  // 54: farlog.v1.SlowConsumer.holder:type_name -> farlog.v1.Holder
-	118, // 55: farlog.v1.SlowConsumer.report_time:type_name -> google.protobuf.Timestamp
+	39,  // 54: farlog.v1.SlowConsumer.holder:type_name -> farlog.v1.Holder
+	119, // 55: farlog.v1.SlowConsumer.report_time:type_name -> google.protobuf.Timestamp
 	0,   // 56: farlog.v1.Region.level:type_name -> farlog.v1.Level
 	26,  // 57: farlog.v1.TargetState.agent:type_name -> farlog.v1.Agent
 	23,  // 58: farlog.v1.TargetState.rings:type_name -> farlog.v1.RingState
-	118, // 59: farlog.v1.TargetState.report_time:type_name -> google.protobuf.Timestamp
+	119, // 59: farlog.v1.TargetState.report_time:type_name -> google.protobuf.Timestamp
 	33,  // 60: farlog.v1.TargetState.media:type_name -> farlog.v1.MediaHealth
-	118, // 61: farlog.v1.MediaHealth.read_time:type_name -> google.protobuf.Timestamp
+	119, // 61: farlog.v1.MediaHealth.read_time:type_name -> google.protobuf.Timestamp
 	26,  // 62: farlog.v1.DrainState.agent:type_name -> farlog.v1.Agent
 	35,  // 63: farlog.v1.DrainState.progress:type_name -> farlog.v1.DrainProgress
-	118, // 64: farlog.v1.DrainState.report_time:type_name -> google.protobuf.Timestamp
-	39,  // 65: farlog.v1.Assignment.members:type_name -> farlog.v1.Member
-	37,  // 66: farlog.v1.Assignment.lost_store:type_name -> farlog.v1.LostStore
-	118, // 67: farlog.v1.LostStore.rebind_time:type_name -> google.protobuf.Timestamp
-	39,  // 68: farlog.v1.Grant.members:type_name -> farlog.v1.Member
-	0,   // 69: farlog.v1.Grant.level:type_name -> farlog.v1.Level
-	1,   // 70: farlog.v1.Grant.policy:type_name -> farlog.v1.Policy
-	117, // 71: farlog.v1.Grant.deadline:type_name -> google.protobuf.Duration
-	38,  // 72: farlog.v1.Grant.holder:type_name -> farlog.v1.Holder
-	118, // 73: farlog.v1.Grant.grant_time:type_name -> google.protobuf.Timestamp
-	72,  // 74: farlog.v1.Grant.running:type_name -> farlog.v1.WriterSettings
-	117, // 75: farlog.v1.Grant.valid_for:type_name -> google.protobuf.Duration
-	118, // 76: farlog.v1.Grant.close_time:type_name -> google.protobuf.Timestamp
-	17,  // 77: farlog.v1.StreamStatus.stream:type_name -> farlog.v1.Stream
-	40,  // 78: farlog.v1.StreamStatus.last_grant:type_name -> farlog.v1.Grant
-	19,  // 79: farlog.v1.StreamStatus.ring_specs:type_name -> farlog.v1.RingSpec
-	23,  // 80: farlog.v1.StreamStatus.rings:type_name -> farlog.v1.RingState
-	36,  // 81: farlog.v1.StreamStatus.assignment:type_name -> farlog.v1.Assignment
-	35,  // 82: farlog.v1.StreamStatus.drain:type_name -> farlog.v1.DrainProgress
-	5,   // 83: farlog.v1.StreamStatus.condition:type_name -> farlog.v1.Condition
-	27,  // 84: farlog.v1.StreamStatus.paths:type_name -> farlog.v1.NetworkPath
-	33,  // 85: farlog.v1.StreamStatus.worn:type_name -> farlog.v1.MediaHealth
-	24,  // 86: farlog.v1.StreamStatus.deletion:type_name -> farlog.v1.Deletion
-	117, // 87: farlog.v1.StreamStatus.stalled_for:type_name -> google.protobuf.Duration
-	30,  // 88: farlog.v1.StreamStatus.slow_consumers:type_name -> farlog.v1.SlowConsumer
-	25,  // 89: farlog.v1.StreamStatus.writer:type_name -> farlog.v1.WriterCounters
-	42,  // 90: farlog.v1.Problems.problems:type_name -> farlog.v1.Problem
-	6,   // 91: farlog.v1.CreateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
-	17,  // 92: farlog.v1.CreateStreamResponse.stream:type_name -> farlog.v1.Stream
-	6,   // 93: farlog.v1.UpdateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
-	17,  // 94: farlog.v1.UpdateStreamResponse.stream:type_name -> farlog.v1.Stream
-	54,  // 95: farlog.v1.UpdateStreamResponse.fields:type_name -> farlog.v1.FieldChange
-	24,  // 96: farlog.v1.DeleteStreamResponse.deletion:type_name -> farlog.v1.Deletion
-	5,   // 97: farlog.v1.ListStreamsRequest.conditions:type_name -> farlog.v1.Condition
-	41,  // 98: farlog.v1.ListStreamsResponse.streams:type_name -> farlog.v1.StreamStatus
-	17,  // 99: farlog.v1.WatchStreamsResponse.streams:type_name -> farlog.v1.Stream
-	24,  // 100: farlog.v1.WatchStreamsResponse.deleted:type_name -> farlog.v1.Deletion
-	54,  // 101: farlog.v1.Change.fields:type_name -> farlog.v1.FieldChange
-	16,  // 102: farlog.v1.ApplyFabricRequest.fabric:type_name -> farlog.v1.Fabric
-	55,  // 103: farlog.v1.ApplyFabricResponse.changes:type_name -> farlog.v1.Change
-	58,  // 104: farlog.v1.ApplyFabricResponse.drift:type_name -> farlog.v1.Drift
-	5,   // 105: farlog.v1.Drift.condition:type_name -> farlog.v1.Condition
-	16,  // 106: farlog.v1.GetFabricResponse.fabric:type_name -> farlog.v1.Fabric
-	15,  // 107: farlog.v1.GetFabricResponse.tenants:type_name -> farlog.v1.TenantUse
-	41,  // 108: farlog.v1.GetStreamResponse.stream:type_name -> farlog.v1.StreamStatus
-	38,  // 109: farlog.v1.AcquireWriterRequest.holder:type_name -> farlog.v1.Holder
-	40,  // 110: farlog.v1.AcquireWriterResponse.grant:type_name -> farlog.v1.Grant
-	30,  // 111: farlog.v1.ReportConsumerRequest.consumer:type_name -> farlog.v1.SlowConsumer
-	117, // 112: farlog.v1.ReportConsumerResponse.interval:type_name -> google.protobuf.Duration
-	38,  // 113: farlog.v1.ExtendWriterRequest.holder:type_name -> farlog.v1.Holder
-	72,  // 114: farlog.v1.ExtendWriterRequest.running:type_name -> farlog.v1.WriterSettings
-	73,  // 115: farlog.v1.ExtendWriterResponse.members:type_name -> farlog.v1.ExtendedMember
-	72,  // 116: farlog.v1.ExtendWriterResponse.declared:type_name -> farlog.v1.WriterSettings
-	0,   // 117: farlog.v1.WriterSettings.level:type_name -> farlog.v1.Level
-	1,   // 118: farlog.v1.WriterSettings.policy:type_name -> farlog.v1.Policy
-	117, // 119: farlog.v1.WriterSettings.deadline:type_name -> google.protobuf.Duration
-	39,  // 120: farlog.v1.ExtendedMember.ring:type_name -> farlog.v1.Member
-	75,  // 121: farlog.v1.CheckWritersRequest.writers:type_name -> farlog.v1.RunningWriter
-	72,  // 122: farlog.v1.RunningWriter.running:type_name -> farlog.v1.WriterSettings
-	72,  // 123: farlog.v1.RunningWriter.declared:type_name -> farlog.v1.WriterSettings
-	72,  // 124: farlog.v1.WriterState.declared:type_name -> farlog.v1.WriterSettings
-	72,  // 125: farlog.v1.WriterState.running:type_name -> farlog.v1.WriterSettings
-	0,   // 126: farlog.v1.OtherWriter.level:type_name -> farlog.v1.Level
-	78,  // 127: farlog.v1.WatchWritersResponse.writers:type_name -> farlog.v1.WriterState
-	79,  // 128: farlog.v1.WatchWritersResponse.others:type_name -> farlog.v1.OtherWriter
-	38,  // 129: farlog.v1.AcquireReaderRequest.holder:type_name -> farlog.v1.Holder
-	40,  // 130: farlog.v1.AcquireReaderResponse.grant:type_name -> farlog.v1.Grant
-	36,  // 131: farlog.v1.RebindStreamResponse.assignment:type_name -> farlog.v1.Assignment
-	118, // 132: farlog.v1.TakeOverStreamResponse.confirm_time:type_name -> google.protobuf.Timestamp
-	38,  // 133: farlog.v1.TakeOverStreamResponse.former:type_name -> farlog.v1.Holder
-	12,  // 134: farlog.v1.CreateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
-	13,  // 135: farlog.v1.CreateRouteResponse.route:type_name -> farlog.v1.Route
-	12,  // 136: farlog.v1.UpdateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
-	13,  // 137: farlog.v1.UpdateRouteResponse.route:type_name -> farlog.v1.Route
-	54,  // 138: farlog.v1.UpdateRouteResponse.fields:type_name -> farlog.v1.FieldChange
-	13,  // 139: farlog.v1.DeleteRouteResponse.route:type_name -> farlog.v1.Route
-	13,  // 140: farlog.v1.ListRoutesResponse.routes:type_name -> farlog.v1.Route
-	13,  // 141: farlog.v1.GetRouteResponse.route:type_name -> farlog.v1.Route
-	11,  // 142: farlog.v1.GetRouteResponse.resolved:type_name -> farlog.v1.RouteRule
-	96,  // 143: farlog.v1.WatchRoutesResponse.routes:type_name -> farlog.v1.GetRouteResponse
-	38,  // 144: farlog.v1.AcquireRouteRequest.holder:type_name -> farlog.v1.Holder
-	40,  // 145: farlog.v1.LegGrant.grant:type_name -> farlog.v1.Grant
-	13,  // 146: farlog.v1.AcquireRouteResponse.route:type_name -> farlog.v1.Route
-	11,  // 147: farlog.v1.AcquireRouteResponse.resolved:type_name -> farlog.v1.RouteRule
-	100, // 148: farlog.v1.AcquireRouteResponse.legs:type_name -> farlog.v1.LegGrant
-	19,  // 149: farlog.v1.ReplaceMemberResponse.ring:type_name -> farlog.v1.RingSpec
-	32,  // 150: farlog.v1.ListAgentsResponse.targets:type_name -> farlog.v1.TargetState
-	34,  // 151: farlog.v1.ListAgentsResponse.drains:type_name -> farlog.v1.DrainState
-	26,  // 152: farlog.v1.WatchRingsRequest.agent:type_name -> farlog.v1.Agent
-	19,  // 153: farlog.v1.WatchRingsResponse.rings:type_name -> farlog.v1.RingSpec
-	26,  // 154: farlog.v1.Unchanged.agent:type_name -> farlog.v1.Agent
-	32,  // 155: farlog.v1.ReportTargetRequest.state:type_name -> farlog.v1.TargetState
-	110, // 156: farlog.v1.ReportTargetRequest.unchanged:type_name -> farlog.v1.Unchanged
-	117, // 157: farlog.v1.ReportTargetResponse.interval:type_name -> google.protobuf.Duration
-	26,  // 158: farlog.v1.WatchAssignmentsRequest.agent:type_name -> farlog.v1.Agent
-	36,  // 159: farlog.v1.WatchAssignmentsResponse.assignments:type_name -> farlog.v1.Assignment
-	34,  // 160: farlog.v1.ReportDrainRequest.state:type_name -> farlog.v1.DrainState
-	110, // 161: farlog.v1.ReportDrainRequest.unchanged:type_name -> farlog.v1.Unchanged
-	117, // 162: farlog.v1.ReportDrainResponse.interval:type_name -> google.protobuf.Duration
-	44,  // 163: farlog.v1.ControlService.CreateStream:input_type -> farlog.v1.CreateStreamRequest
-	46,  // 164: farlog.v1.ControlService.UpdateStream:input_type -> farlog.v1.UpdateStreamRequest
-	48,  // 165: farlog.v1.ControlService.DeleteStream:input_type -> farlog.v1.DeleteStreamRequest
-	50,  // 166: farlog.v1.ControlService.ListStreams:input_type -> farlog.v1.ListStreamsRequest
-	64,  // 167: farlog.v1.ControlService.GetStream:input_type -> farlog.v1.GetStreamRequest
-	52,  // 168: farlog.v1.ControlService.WatchStreams:input_type -> farlog.v1.WatchStreamsRequest
-	66,  // 169: farlog.v1.ControlService.AcquireWriter:input_type -> farlog.v1.AcquireWriterRequest
-	70,  // 170: farlog.v1.ControlService.ExtendWriter:input_type -> farlog.v1.ExtendWriterRequest
-	74,  // 171: farlog.v1.ControlService.CheckWriters:input_type -> farlog.v1.CheckWritersRequest
-	77,  // 172: farlog.v1.ControlService.WatchWriters:input_type -> farlog.v1.WatchWritersRequest
-	81,  // 173: farlog.v1.ControlService.AcquireReader:input_type -> farlog.v1.AcquireReaderRequest
-	68,  // 174: farlog.v1.ControlService.ReportConsumer:input_type -> farlog.v1.ReportConsumerRequest
-	85,  // 175: farlog.v1.ControlService.TakeOverStream:input_type -> farlog.v1.TakeOverStreamRequest
-	83,  // 176: farlog.v1.ControlService.RebindStream:input_type -> farlog.v1.RebindStreamRequest
-	87,  // 177: farlog.v1.ControlService.CreateRoute:input_type -> farlog.v1.CreateRouteRequest
-	89,  // 178: farlog.v1.ControlService.UpdateRoute:input_type -> farlog.v1.UpdateRouteRequest
-	91,  // 179: farlog.v1.ControlService.DeleteRoute:input_type -> farlog.v1.DeleteRouteRequest
-	93,  // 180: farlog.v1.ControlService.ListRoutes:input_type -> farlog.v1.ListRoutesRequest
-	95,  // 181: farlog.v1.ControlService.GetRoute:input_type -> farlog.v1.GetRouteRequest
-	97,  // 182: farlog.v1.ControlService.WatchRoutes:input_type -> farlog.v1.WatchRoutesRequest
-	99,  // 183: farlog.v1.ControlService.AcquireRoute:input_type -> farlog.v1.AcquireRouteRequest
-	102, // 184: farlog.v1.ControlService.ReplaceMember:input_type -> farlog.v1.ReplaceMemberRequest
-	104, // 185: farlog.v1.ControlService.AcceptLoss:input_type -> farlog.v1.AcceptLossRequest
-	106, // 186: farlog.v1.ControlService.ListAgents:input_type -> farlog.v1.ListAgentsRequest
-	56,  // 187: farlog.v1.ControlService.ApplyFabric:input_type -> farlog.v1.ApplyFabricRequest
-	59,  // 188: farlog.v1.ControlService.Backup:input_type -> farlog.v1.BackupRequest
-	60,  // 189: farlog.v1.ControlService.Restore:input_type -> farlog.v1.BackupEntry
-	62,  // 190: farlog.v1.ControlService.GetFabric:input_type -> farlog.v1.GetFabricRequest
-	108, // 191: farlog.v1.TargetService.WatchRings:input_type -> farlog.v1.WatchRingsRequest
-	111, // 192: farlog.v1.TargetService.ReportTarget:input_type -> farlog.v1.ReportTargetRequest
-	113, // 193: farlog.v1.DrainService.WatchAssignments:input_type -> farlog.v1.WatchAssignmentsRequest
-	115, // 194: farlog.v1.DrainService.ReportDrain:input_type -> farlog.v1.ReportDrainRequest
-	45,  // 195: farlog.v1.ControlService.CreateStream:output_type -> farlog.v1.CreateStreamResponse
-	47,  // 196: farlog.v1.ControlService.UpdateStream:output_type -> farlog.v1.UpdateStreamResponse
-	49,  // 197: farlog.v1.ControlService.DeleteStream:output_type -> farlog.v1.DeleteStreamResponse
-	51,  // 198: farlog.v1.ControlService.ListStreams:output_type -> farlog.v1.ListStreamsResponse
-	65,  // 199: farlog.v1.ControlService.GetStream:output_type -> farlog.v1.GetStreamResponse
-	53,  // 200: farlog.v1.ControlService.WatchStreams:output_type -> farlog.v1.WatchStreamsResponse
-	67,  // 201: farlog.v1.ControlService.AcquireWriter:output_type -> farlog.v1.AcquireWriterResponse
-	71,  // 202: farlog.v1.ControlService.ExtendWriter:output_type -> farlog.v1.ExtendWriterResponse
-	76,  // 203: farlog.v1.ControlService.CheckWriters:output_type -> farlog.v1.CheckWritersResponse
-	80,  // 204: farlog.v1.ControlService.WatchWriters:output_type -> farlog.v1.WatchWritersResponse
-	82,  // 205: farlog.v1.ControlService.AcquireReader:output_type -> farlog.v1.AcquireReaderResponse
-	69,  // 206: farlog.v1.ControlService.ReportConsumer:output_type -> farlog.v1.ReportConsumerResponse
-	86,  // 207: farlog.v1.ControlService.TakeOverStream:output_type -> farlog.v1.TakeOverStreamResponse
-	84,  // 208: farlog.v1.ControlService.RebindStream:output_type -> farlog.v1.RebindStreamResponse
-	88,  // 209: farlog.v1.ControlService.CreateRoute:output_type -> farlog.v1.CreateRouteResponse
-	90,  // 210: farlog.v1.ControlService.UpdateRoute:output_type -> farlog.v1.UpdateRouteResponse
-	92,  // 211: farlog.v1.ControlService.DeleteRoute:output_type -> farlog.v1.DeleteRouteResponse
-	94,  // 212: farlog.v1.ControlService.ListRoutes:output_type -> farlog.v1.ListRoutesResponse
-	96,  // 213: farlog.v1.ControlService.GetRoute:output_type -> farlog.v1.GetRouteResponse
-	98,  // 214: farlog.v1.ControlService.WatchRoutes:output_type -> farlog.v1.WatchRoutesResponse
-	101, // 215: farlog.v1.ControlService.AcquireRoute:output_type -> farlog.v1.AcquireRouteResponse
-	103, // 216: farlog.v1.ControlService.ReplaceMember:output_type -> farlog.v1.ReplaceMemberResponse
-	105, // 217: farlog.v1.ControlService.AcceptLoss:output_type -> farlog.v1.AcceptLossResponse
-	107, // 218: farlog.v1.ControlService.ListAgents:output_type -> farlog.v1.ListAgentsResponse
-	57,  // 219: farlog.v1.ControlService.ApplyFabric:output_type -> farlog.v1.ApplyFabricResponse
-	60,  // 220: farlog.v1.ControlService.Backup:output_type -> farlog.v1.BackupEntry
-	61,  // 221: farlog.v1.ControlService.Restore:output_type -> farlog.v1.RestoreResponse
-	63,  // 222: farlog.v1.ControlService.GetFabric:output_type -> farlog.v1.GetFabricResponse
-	109, // 223: farlog.v1.TargetService.WatchRings:output_type -> farlog.v1.WatchRingsResponse
-	112, // 224: farlog.v1.TargetService.ReportTarget:output_type -> farlog.v1.ReportTargetResponse
-	114, // 225: farlog.v1.DrainService.WatchAssignments:output_type -> farlog.v1.WatchAssignmentsResponse
-	116, // 226: farlog.v1.DrainService.ReportDrain:output_type -> farlog.v1.ReportDrainResponse
-	195, // [195:227] is the sub-list for method output_type
-	163, // [163:195] is the sub-list for method input_type
-	163, // [163:163] is the sub-list for extension type_name
-	163, // [163:163] is the sub-list for extension extendee
-	0,   // [0:163] is the sub-list for field type_name
+	119, // 64: farlog.v1.DrainState.report_time:type_name -> google.protobuf.Timestamp
+	36,  // 65: farlog.v1.DrainProgress.anchor:type_name -> farlog.v1.StoreAnchor
+	119, // 66: farlog.v1.StoreAnchor.anchor_time:type_name -> google.protobuf.Timestamp
+	40,  // 67: farlog.v1.Assignment.members:type_name -> farlog.v1.Member
+	38,  // 68: farlog.v1.Assignment.lost_store:type_name -> farlog.v1.LostStore
+	119, // 69: farlog.v1.LostStore.rebind_time:type_name -> google.protobuf.Timestamp
+	40,  // 70: farlog.v1.Grant.members:type_name -> farlog.v1.Member
+	0,   // 71: farlog.v1.Grant.level:type_name -> farlog.v1.Level
+	1,   // 72: farlog.v1.Grant.policy:type_name -> farlog.v1.Policy
+	118, // 73: farlog.v1.Grant.deadline:type_name -> google.protobuf.Duration
+	39,  // 74: farlog.v1.Grant.holder:type_name -> farlog.v1.Holder
+	119, // 75: farlog.v1.Grant.grant_time:type_name -> google.protobuf.Timestamp
+	73,  // 76: farlog.v1.Grant.running:type_name -> farlog.v1.WriterSettings
+	118, // 77: farlog.v1.Grant.valid_for:type_name -> google.protobuf.Duration
+	119, // 78: farlog.v1.Grant.close_time:type_name -> google.protobuf.Timestamp
+	17,  // 79: farlog.v1.StreamStatus.stream:type_name -> farlog.v1.Stream
+	41,  // 80: farlog.v1.StreamStatus.last_grant:type_name -> farlog.v1.Grant
+	19,  // 81: farlog.v1.StreamStatus.ring_specs:type_name -> farlog.v1.RingSpec
+	23,  // 82: farlog.v1.StreamStatus.rings:type_name -> farlog.v1.RingState
+	37,  // 83: farlog.v1.StreamStatus.assignment:type_name -> farlog.v1.Assignment
+	35,  // 84: farlog.v1.StreamStatus.drain:type_name -> farlog.v1.DrainProgress
+	5,   // 85: farlog.v1.StreamStatus.condition:type_name -> farlog.v1.Condition
+	27,  // 86: farlog.v1.StreamStatus.paths:type_name -> farlog.v1.NetworkPath
+	33,  // 87: farlog.v1.StreamStatus.worn:type_name -> farlog.v1.MediaHealth
+	24,  // 88: farlog.v1.StreamStatus.deletion:type_name -> farlog.v1.Deletion
+	118, // 89: farlog.v1.StreamStatus.stalled_for:type_name -> google.protobuf.Duration
+	30,  // 90: farlog.v1.StreamStatus.slow_consumers:type_name -> farlog.v1.SlowConsumer
+	25,  // 91: farlog.v1.StreamStatus.writer:type_name -> farlog.v1.WriterCounters
+	36,  // 92: farlog.v1.StreamStatus.anchor:type_name -> farlog.v1.StoreAnchor
+	43,  // 93: farlog.v1.Problems.problems:type_name -> farlog.v1.Problem
+	6,   // 94: farlog.v1.CreateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
+	17,  // 95: farlog.v1.CreateStreamResponse.stream:type_name -> farlog.v1.Stream
+	6,   // 96: farlog.v1.UpdateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
+	17,  // 97: farlog.v1.UpdateStreamResponse.stream:type_name -> farlog.v1.Stream
+	55,  // 98: farlog.v1.UpdateStreamResponse.fields:type_name -> farlog.v1.FieldChange
+	24,  // 99: farlog.v1.DeleteStreamResponse.deletion:type_name -> farlog.v1.Deletion
+	5,   // 100: farlog.v1.ListStreamsRequest.conditions:type_name -> farlog.v1.Condition
+	42,  // 101: farlog.v1.ListStreamsResponse.streams:type_name -> farlog.v1.StreamStatus
+	17,  // 102: farlog.v1.WatchStreamsResponse.streams:type_name -> farlog.v1.Stream
+	24,  // 103: farlog.v1.WatchStreamsResponse.deleted:type_name -> farlog.v1.Deletion
+	55,  // 104: farlog.v1.Change.fields:type_name -> farlog.v1.FieldChange
+	16,  // 105: farlog.v1.ApplyFabricRequest.fabric:type_name -> farlog.v1.Fabric
+	56,  // 106: farlog.v1.ApplyFabricResponse.changes:type_name -> farlog.v1.Change
+	59,  // 107: farlog.v1.ApplyFabricResponse.drift:type_name -> farlog.v1.Drift
+	5,   // 108: farlog.v1.Drift.condition:type_name -> farlog.v1.Condition
+	16,  // 109: farlog.v1.GetFabricResponse.fabric:type_name -> farlog.v1.Fabric
+	15,  // 110: farlog.v1.GetFabricResponse.tenants:type_name -> farlog.v1.TenantUse
+	42,  // 111: farlog.v1.GetStreamResponse.stream:type_name -> farlog.v1.StreamStatus
+	39,  // 112: farlog.v1.AcquireWriterRequest.holder:type_name -> farlog.v1.Holder
+	41,  // 113: farlog.v1.AcquireWriterResponse.grant:type_name -> farlog.v1.Grant
+	30,  // 114: farlog.v1.ReportConsumerRequest.consumer:type_name -> farlog.v1.SlowConsumer
+	118, // 115: farlog.v1.ReportConsumerResponse.interval:type_name -> google.protobuf.Duration
+	39,  // 116: farlog.v1.ExtendWriterRequest.holder:type_name -> farlog.v1.Holder
+	73,  // 117: farlog.v1.ExtendWriterRequest.running:type_name -> farlog.v1.WriterSettings
+	74,  // 118: farlog.v1.ExtendWriterResponse.members:type_name -> farlog.v1.ExtendedMember
+	73,  // 119: farlog.v1.ExtendWriterResponse.declared:type_name -> farlog.v1.WriterSettings
+	0,   // 120: farlog.v1.WriterSettings.level:type_name -> farlog.v1.Level
+	1,   // 121: farlog.v1.WriterSettings.policy:type_name -> farlog.v1.Policy
+	118, // 122: farlog.v1.WriterSettings.deadline:type_name -> google.protobuf.Duration
+	40,  // 123: farlog.v1.ExtendedMember.ring:type_name -> farlog.v1.Member
+	76,  // 124: farlog.v1.CheckWritersRequest.writers:type_name -> farlog.v1.RunningWriter
+	73,  // 125: farlog.v1.RunningWriter.running:type_name -> farlog.v1.WriterSettings
+	73,  // 126: farlog.v1.RunningWriter.declared:type_name -> farlog.v1.WriterSettings
+	73,  // 127: farlog.v1.WriterState.declared:type_name -> farlog.v1.WriterSettings
+	73,  // 128: farlog.v1.WriterState.running:type_name -> farlog.v1.WriterSettings
+	0,   // 129: farlog.v1.OtherWriter.level:type_name -> farlog.v1.Level
+	79,  // 130: farlog.v1.WatchWritersResponse.writers:type_name -> farlog.v1.WriterState
+	80,  // 131: farlog.v1.WatchWritersResponse.others:type_name -> farlog.v1.OtherWriter
+	39,  // 132: farlog.v1.AcquireReaderRequest.holder:type_name -> farlog.v1.Holder
+	41,  // 133: farlog.v1.AcquireReaderResponse.grant:type_name -> farlog.v1.Grant
+	37,  // 134: farlog.v1.RebindStreamResponse.assignment:type_name -> farlog.v1.Assignment
+	119, // 135: farlog.v1.TakeOverStreamResponse.confirm_time:type_name -> google.protobuf.Timestamp
+	39,  // 136: farlog.v1.TakeOverStreamResponse.former:type_name -> farlog.v1.Holder
+	12,  // 137: farlog.v1.CreateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
+	13,  // 138: farlog.v1.CreateRouteResponse.route:type_name -> farlog.v1.Route
+	12,  // 139: farlog.v1.UpdateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
+	13,  // 140: farlog.v1.UpdateRouteResponse.route:type_name -> farlog.v1.Route
+	55,  // 141: farlog.v1.UpdateRouteResponse.fields:type_name -> farlog.v1.FieldChange
+	13,  // 142: farlog.v1.DeleteRouteResponse.route:type_name -> farlog.v1.Route
+	13,  // 143: farlog.v1.ListRoutesResponse.routes:type_name -> farlog.v1.Route
+	13,  // 144: farlog.v1.GetRouteResponse.route:type_name -> farlog.v1.Route
+	11,  // 145: farlog.v1.GetRouteResponse.resolved:type_name -> farlog.v1.RouteRule
+	97,  // 146: farlog.v1.WatchRoutesResponse.routes:type_name -> farlog.v1.GetRouteResponse
+	39,  // 147: farlog.v1.AcquireRouteRequest.holder:type_name -> farlog.v1.Holder
+	41,  // 148: farlog.v1.LegGrant.grant:type_name -> farlog.v1.Grant
+	13,  // 149: farlog.v1.AcquireRouteResponse.route:type_name -> farlog.v1.Route
+	11,  // 150: farlog.v1.AcquireRouteResponse.resolved:type_name -> farlog.v1.RouteRule
+	101, // 151: farlog.v1.AcquireRouteResponse.legs:type_name -> farlog.v1.LegGrant
+	19,  // 152: farlog.v1.ReplaceMemberResponse.ring:type_name -> farlog.v1.RingSpec
+	32,  // 153: farlog.v1.ListAgentsResponse.targets:type_name -> farlog.v1.TargetState
+	34,  // 154: farlog.v1.ListAgentsResponse.drains:type_name -> farlog.v1.DrainState
+	26,  // 155: farlog.v1.WatchRingsRequest.agent:type_name -> farlog.v1.Agent
+	19,  // 156: farlog.v1.WatchRingsResponse.rings:type_name -> farlog.v1.RingSpec
+	26,  // 157: farlog.v1.Unchanged.agent:type_name -> farlog.v1.Agent
+	32,  // 158: farlog.v1.ReportTargetRequest.state:type_name -> farlog.v1.TargetState
+	111, // 159: farlog.v1.ReportTargetRequest.unchanged:type_name -> farlog.v1.Unchanged
+	118, // 160: farlog.v1.ReportTargetResponse.interval:type_name -> google.protobuf.Duration
+	26,  // 161: farlog.v1.WatchAssignmentsRequest.agent:type_name -> farlog.v1.Agent
+	37,  // 162: farlog.v1.WatchAssignmentsResponse.assignments:type_name -> farlog.v1.Assignment
+	34,  // 163: farlog.v1.ReportDrainRequest.state:type_name -> farlog.v1.DrainState
+	111, // 164: farlog.v1.ReportDrainRequest.unchanged:type_name -> farlog.v1.Unchanged
+	118, // 165: farlog.v1.ReportDrainResponse.interval:type_name -> google.protobuf.Duration
+	45,  // 166: farlog.v1.ControlService.CreateStream:input_type -> farlog.v1.CreateStreamRequest
+	47,  // 167: farlog.v1.ControlService.UpdateStream:input_type -> farlog.v1.UpdateStreamRequest
+	49,  // 168: farlog.v1.ControlService.DeleteStream:input_type -> farlog.v1.DeleteStreamRequest
+	51,  // 169: farlog.v1.ControlService.ListStreams:input_type -> farlog.v1.ListStreamsRequest
+	65,  // 170: farlog.v1.ControlService.GetStream:input_type -> farlog.v1.GetStreamRequest
+	53,  // 171: farlog.v1.ControlService.WatchStreams:input_type -> farlog.v1.WatchStreamsRequest
+	67,  // 172: farlog.v1.ControlService.AcquireWriter:input_type -> farlog.v1.AcquireWriterRequest
+	71,  // 173: farlog.v1.ControlService.ExtendWriter:input_type -> farlog.v1.ExtendWriterRequest
+	75,  // 174: farlog.v1.ControlService.CheckWriters:input_type -> farlog.v1.CheckWritersRequest
+	78,  // 175: farlog.v1.ControlService.WatchWriters:input_type -> farlog.v1.WatchWritersRequest
+	82,  // 176: farlog.v1.ControlService.AcquireReader:input_type -> farlog.v1.AcquireReaderRequest
+	69,  // 177: farlog.v1.ControlService.ReportConsumer:input_type -> farlog.v1.ReportConsumerRequest
+	86,  // 178: farlog.v1.ControlService.TakeOverStream:input_type -> farlog.v1.TakeOverStreamRequest
+	84,  // 179: farlog.v1.ControlService.RebindStream:input_type -> farlog.v1.RebindStreamRequest
+	88,  // 180: farlog.v1.ControlService.CreateRoute:input_type -> farlog.v1.CreateRouteRequest
+	90,  // 181: farlog.v1.ControlService.UpdateRoute:input_type -> farlog.v1.UpdateRouteRequest
+	92,  // 182: farlog.v1.ControlService.DeleteRoute:input_type -> farlog.v1.DeleteRouteRequest
+	94,  // 183: farlog.v1.ControlService.ListRoutes:input_type -> farlog.v1.ListRoutesRequest
+	96,  // 184: farlog.v1.ControlService.GetRoute:input_type -> farlog.v1.GetRouteRequest
+	98,  // 185: farlog.v1.ControlService.WatchRoutes:input_type -> farlog.v1.WatchRoutesRequest
+	100, // 186: farlog.v1.ControlService.AcquireRoute:input_type -> farlog.v1.AcquireRouteRequest
+	103, // 187: farlog.v1.ControlService.ReplaceMember:input_type -> farlog.v1.ReplaceMemberRequest
+	105, // 188: farlog.v1.ControlService.AcceptLoss:input_type -> farlog.v1.AcceptLossRequest
+	107, // 189: farlog.v1.ControlService.ListAgents:input_type -> farlog.v1.ListAgentsRequest
+	57,  // 190: farlog.v1.ControlService.ApplyFabric:input_type -> farlog.v1.ApplyFabricRequest
+	60,  // 191: farlog.v1.ControlService.Backup:input_type -> farlog.v1.BackupRequest
+	61,  // 192: farlog.v1.ControlService.Restore:input_type -> farlog.v1.BackupEntry
+	63,  // 193: farlog.v1.ControlService.GetFabric:input_type -> farlog.v1.GetFabricRequest
+	109, // 194: farlog.v1.TargetService.WatchRings:input_type -> farlog.v1.WatchRingsRequest
+	112, // 195: farlog.v1.TargetService.ReportTarget:input_type -> farlog.v1.ReportTargetRequest
+	114, // 196: farlog.v1.DrainService.WatchAssignments:input_type -> farlog.v1.WatchAssignmentsRequest
+	116, // 197: farlog.v1.DrainService.ReportDrain:input_type -> farlog.v1.ReportDrainRequest
+	46,  // 198: farlog.v1.ControlService.CreateStream:output_type -> farlog.v1.CreateStreamResponse
+	48,  // 199: farlog.v1.ControlService.UpdateStream:output_type -> farlog.v1.UpdateStreamResponse
+	50,  // 200: farlog.v1.ControlService.DeleteStream:output_type -> farlog.v1.DeleteStreamResponse
+	52,  // 201: farlog.v1.ControlService.ListStreams:output_type -> farlog.v1.ListStreamsResponse
+	66,  // 202: farlog.v1.ControlService.GetStream:output_type -> farlog.v1.GetStreamResponse
+	54,  // 203: farlog.v1.ControlService.WatchStreams:output_type -> farlog.v1.WatchStreamsResponse
+	68,  // 204: farlog.v1.ControlService.AcquireWriter:output_type -> farlog.v1.AcquireWriterResponse
+	72,  // 205: farlog.v1.ControlService.ExtendWriter:output_type -> farlog.v1.ExtendWriterResponse
+	77,  // 206: farlog.v1.ControlService.CheckWriters:output_type -> farlog.v1.CheckWritersResponse
+	81,  // 207: farlog.v1.ControlService.WatchWriters:output_type -> farlog.v1.WatchWritersResponse
+	83,  // 208: farlog.v1.ControlService.AcquireReader:output_type -> farlog.v1.AcquireReaderResponse
+	70,  // 209: farlog.v1.ControlService.ReportConsumer:output_type -> farlog.v1.ReportConsumerResponse
+	87,  // 210: farlog.v1.ControlService.TakeOverStream:output_type -> farlog.v1.TakeOverStreamResponse
+	85,  // 211: farlog.v1.ControlService.RebindStream:output_type -> farlog.v1.RebindStreamResponse
+	89,  // 212: farlog.v1.ControlService.CreateRoute:output_type -> farlog.v1.CreateRouteResponse
+	91,  // 213: farlog.v1.ControlService.UpdateRoute:output_type -> farlog.v1.UpdateRouteResponse
+	93,  // 214: farlog.v1.ControlService.DeleteRoute:output_type -> farlog.v1.DeleteRouteResponse
+	95,  // 215: farlog.v1.ControlService.ListRoutes:output_type -> farlog.v1.ListRoutesResponse
+	97,  // 216: farlog.v1.ControlService.GetRoute:output_type -> farlog.v1.GetRouteResponse
+	99,  // 217: farlog.v1.ControlService.WatchRoutes:output_type -> farlog.v1.WatchRoutesResponse
+	102, // 218: farlog.v1.ControlService.AcquireRoute:output_type -> farlog.v1.AcquireRouteResponse
+	104, // 219: farlog.v1.ControlService.ReplaceMember:output_type -> farlog.v1.ReplaceMemberResponse
+	106, // 220: farlog.v1.ControlService.AcceptLoss:output_type -> farlog.v1.AcceptLossResponse
+	108, // 221: farlog.v1.ControlService.ListAgents:output_type -> farlog.v1.ListAgentsResponse
+	58,  // 222: farlog.v1.ControlService.ApplyFabric:output_type -> farlog.v1.ApplyFabricResponse
+	61,  // 223: farlog.v1.ControlService.Backup:output_type -> farlog.v1.BackupEntry
+	62,  // 224: farlog.v1.ControlService.Restore:output_type -> farlog.v1.RestoreResponse
+	64,  // 225: farlog.v1.ControlService.GetFabric:output_type -> farlog.v1.GetFabricResponse
+	110, // 226: farlog.v1.TargetService.WatchRings:output_type -> farlog.v1.WatchRingsResponse
+	113, // 227: farlog.v1.TargetService.ReportTarget:output_type -> farlog.v1.ReportTargetResponse
+	115, // 228: farlog.v1.DrainService.WatchAssignments:output_type -> farlog.v1.WatchAssignmentsResponse
+	117, // 229: farlog.v1.DrainService.ReportDrain:output_type -> farlog.v1.ReportDrainResponse
+	198, // [198:230] is the sub-list for method output_type
+	166, // [166:198] is the sub-list for method input_type
+	166, // [166:166] is the sub-list for extension type_name
+	166, // [166:166] is the sub-list for extension extendee
+	0,   // [0:166] is the sub-list for field type_name
 }
 
 func init() { file_farlog_proto_init() }
@@ -9765,7 +9940,7 @@ func file_farlog_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_farlog_proto_rawDesc), len(file_farlog_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   111,
+			NumMessages:   112,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

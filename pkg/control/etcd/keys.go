@@ -60,6 +60,7 @@ const (
 	KeyDrainStreams = KeyRoot + "state/drain_streams/"
 	KeyHosts        = KeyRoot + "state/hosts/"
 	KeySlow         = KeyRoot + "state/slow/"
+	KeyAnchors      = KeyRoot + "state/anchors/"
 	KeyLiveTargets  = KeyRoot + "state/live/targets/"
 	KeyLiveDrains   = KeyRoot + "state/live/drains/"
 	KeySeen         = KeyRoot + "state/seen"
@@ -72,7 +73,7 @@ const (
 var Prefixes = []string{
 	KeyStreams, KeyTargetSpecs, KeyDrainSpecs, KeyTenants, KeyRoutes, KeyRings, KeyAssignments, KeyAdmissions,
 	KeyDeletions, KeyEpochs, KeyGrants, KeyTargets, KeyDrains, KeyTargetRings, KeyDrainStreams, KeyHosts, KeySlow,
-	KeyLiveTargets, KeyLiveDrains,
+	KeyLiveTargets, KeyLiveDrains, KeyAnchors,
 }
 
 // Encode makes the text of a value.
@@ -116,6 +117,8 @@ func AsJSON(key string, value []byte) (string, error) {
 		message = new(api.RingState)
 	case KeyDrainStreams:
 		message = new(api.DrainProgress)
+	case KeyAnchors:
+		message = new(api.StoreAnchor)
 	case "":
 		if strings.HasPrefix(key, KeyPastEpochs) {
 			message = new(api.PastEpochs)

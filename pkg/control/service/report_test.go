@@ -22,7 +22,7 @@ var figures = map[protoreflect.FullName]bool{
 	"farlog.v1.DrainState.report_time": true, "farlog.v1.DrainProgress.stored_lsn": true,
 	"farlog.v1.DrainProgress.head_lsn": true, "farlog.v1.DrainProgress.records": true,
 	"farlog.v1.DrainProgress.bytes": true, "farlog.v1.DrainProgress.batches": true,
-	"farlog.v1.DrainProgress.duplicates": true,
+	"farlog.v1.DrainProgress.duplicates": true, "farlog.v1.DrainProgress.anchor": true,
 }
 
 // setEach calls for every field of a message, and of those in it, with the field set.

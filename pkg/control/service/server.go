@@ -96,6 +96,7 @@ type Server struct {
 	recorder   *auditlog.Recorder
 	liveness   *report.Liveness
 	reports    *report.Keeper
+	anchors    *report.Anchors
 	isAnswered atomic.Bool   // etcd answered the last time it was asked
 	missed     atomic.Int32  // and so often in a row it did not
 	isLeading  atomic.Bool   // this instance reconciles
@@ -120,6 +121,7 @@ func New(config Config) *Server {
 		recorder: auditlog.NewRecorder(config.Client, instanceName(), config.Audit != nil),
 		liveness: report.NewLiveness(config.Client, mirror, config.Lease),
 		reports:  report.NewKeeper(config.Client, mirror, config.IsSole),
+		anchors:  report.NewAnchors(config.Client, mirror, config.IsSole),
 		stopping: make(chan struct{}),
 	}
 	s.fabric = fabric.NewStore(config.Client, mirror, s.fresh)

@@ -21,6 +21,7 @@ func (v *View) Status(name string) *api.StreamStatus {
 		EpochGranted: v.Epochs[name],
 		LastGrant:    v.Grants[name],
 		Assignment:   v.Assignments[name],
+		Anchor:       v.Anchors[name],
 	}
 	specs, _ := reconcile.RingSpecs(v.Rings, v.Streams[name])
 	for _, spec := range specs {

@@ -49,6 +49,7 @@ type View struct {
 	Drains         map[string]*api.DrainState
 	Hosts          map[string]*api.HostState
 	Slow           map[string]*api.SlowConsumer
+	Anchors        map[string]*api.StoreAnchor // also of streams that were deleted
 	LiveTargets    map[string]*api.Agent
 	LiveDrains     map[string]*api.Agent
 
@@ -467,6 +468,7 @@ var kinds = map[string]kind{
 	etcd.KeyDrainStreams: partKeys[*api.DrainState, *api.DrainProgress]{&DrainKind},
 	etcd.KeyHosts:        messages(func(v *View) *map[string]*api.HostState { return &v.Hosts }),
 	etcd.KeySlow:         messages(func(v *View) *map[string]*api.SlowConsumer { return &v.Slow }),
+	etcd.KeyAnchors:      messages(func(v *View) *map[string]*api.StoreAnchor { return &v.Anchors }),
 	etcd.KeyLiveTargets:  messages(func(v *View) *map[string]*api.Agent { return &v.LiveTargets }),
 	etcd.KeyLiveDrains:   messages(func(v *View) *map[string]*api.Agent { return &v.LiveDrains }),
 	etcd.KeyEpochs: entries[uint32]{
