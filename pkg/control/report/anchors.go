@@ -116,8 +116,8 @@ func (a *Anchors) take(due dueAnchor, shown *api.StoreAnchor) (refused string, i
 
 // isSameAnchor leaves out when they were made.
 func isSameAnchor(a, b *api.StoreAnchor) bool {
-	return a.GetSegment() == b.GetSegment() && a.GetOffset() == b.GetOffset() && bytes.Equal(a.GetSha256(), b.GetSha256()) &&
-		a.GetSealedSegment() == b.GetSealedSegment()
+	return a.GetSegment() == b.GetSegment() && a.GetOffset() == b.GetOffset() &&
+		bytes.Equal(a.GetSha256(), b.GetSha256()) && a.GetSealedSegment() == b.GetSealedSegment()
 }
 
 // write puts anchors in the place of those that they continue. One that somebody else has replaced meanwhile stays, and
@@ -197,7 +197,7 @@ func refuseAnchor(before, after *api.StoreAnchor, assignment *api.Assignment) st
 	default:
 		return ""
 	}
-	return fmt.Sprintf("the store's anchor is refused: the store went up to lsn %d (segment %d, offset %d), now it says "+
-		"lsn %d (segment %d, offset %d): %s: farlog verify --anchored says more", before.NextLsn, before.Segment,
+	return fmt.Sprintf("the store's anchor is refused: the store went up to lsn %d (segment %d, offset %d), now it "+
+		"says lsn %d (segment %d, offset %d): %s: farlog verify --anchored says more", before.NextLsn, before.Segment,
 		before.Offset, after.NextLsn, after.Segment, after.Offset, why)
 }

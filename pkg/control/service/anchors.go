@@ -19,7 +19,8 @@ func (s *Server) keepAnchors(ctx context.Context, report *api.DrainState) error 
 		recordErr := s.recorder.RecordAnchor(ctx, callerOf(ctx),
 			auditlog.AnchorReport{Stream: one.Stream, Anchor: one.Anchor, Refused: one.Refused})
 		if recordErr != nil {
-			s.config.Logger.Warn("anchor of a store is not in the audit stream", "stream", one.Stream, "error", recordErr)
+			s.config.Logger.Warn("anchor of a store is not in the audit stream", "stream", one.Stream, "error",
+				recordErr)
 		}
 	}
 	return err
