@@ -23,9 +23,9 @@ const (
 )
 
 func newRingCommand(env *environment) *cobra.Command {
-	return newGroup("ring", "Format, show, fence, list and remove rings, without the control plane",
+	return newGroup("ring", "Format, show, fence, drain, list and remove rings, without the control plane",
 		newRingFormatCommand(env), newRingShowCommand(env), newRingFenceCommand(env),
-		newRingCutCommand(env), newRingListCommand(env), newRingRemoveCommand(env))
+		newRingCutCommand(env), newRingDrainCommand(env), newRingListCommand(env), newRingRemoveCommand(env))
 }
 
 func newRingFormatCommand(env *environment) *cobra.Command {

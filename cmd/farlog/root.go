@@ -101,6 +101,7 @@ func newRootCommand(env *environment) *cobra.Command {
 		newRingCommand(env),
 		newRouteCommand(env),
 		newStatusCommand(env),
+		newStoreCommand(env),
 		newStreamCommand(env),
 		newTailCommand(env),
 		newTargetCommand(env),

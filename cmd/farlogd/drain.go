@@ -72,8 +72,9 @@ type drainWorker struct {
 
 	mutex    sync.Mutex
 	progress drain.Progress
-	failure  string // why the last run ended; "" while one is going well
-	isGap    bool   // it ended before something that is missing
+	appender *store.Appender // of the last run; nil: it has opened none yet
+	failure  string          // why the last run ended; "" while one is going well
+	isGap    bool            // it ended before something that is missing
 }
 
 func (d *daemon) openDrain(context.Context) error {
@@ -123,6 +124,7 @@ func (r *drainRole) run(ctx context.Context, ready func()) error {
 	workers.Go(func() { r.report(ctx) })
 	workers.Go(func() { r.scrub.run(ctx) })
 	workers.Go(func() { r.merging.run(ctx) })
+	workers.Go(func() { r.retain(ctx) })
 	workers.Wait()
 	r.apply(ctx, nil)
 	r.running.Wait()
@@ -258,6 +260,7 @@ func (r *drainRole) drainConfig(worker *drainWorker) drain.Config {
 	config := drain.Config{
 		RingURI: worker.assignment.Uri, Stream: stream, Store: r.store, Logger: r.logger,
 		BatchBytes: int(r.settings.batchBytes), PollInterval: r.settings.pollInterval, Tails: r.tails,
+		OnOpen: worker.keepAppender,
 		OnProgress: func(progress drain.Progress) {
 			worker.keep(progress)
 			if progress.Batches > batches {

@@ -168,7 +168,7 @@ func Open(config Config) (*Consumer, error) {
 
 func (c *Consumer) start() error {
 	if p := c.config.Position; p != nil && p.isThere() {
-		c.place, c.nextLSN, c.isPlace, c.isNext = p.saved.place(), p.saved.NextLSN, true, true
+		c.place, c.nextLSN, c.isPlace, c.isNext = p.saved.Place(), p.saved.NextLSN, true, true
 		return c.openHistory(behind(c.place))
 	}
 	switch c.config.Start {
@@ -265,7 +265,7 @@ func (c *Consumer) Commit() error {
 	if c.config.Position == nil || !c.isPlace {
 		return nil
 	}
-	return c.config.Position.keep(saved{
+	return c.config.Position.keep(store.Position{
 		Stream: c.config.Stream, Generation: c.place.Generation, Epoch: c.place.Epoch,
 		LSN: c.place.LSN, NextLSN: c.nextLSN,
 	})

@@ -1,7 +1,6 @@
 package consume
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,26 +15,7 @@ import (
 type Position struct {
 	name  string
 	lock  io.Closer
-	saved saved
-}
-
-type saved struct {
-	Format     string `json:"format"`
-	Version    int    `json:"version"`
-	Stream     string `json:"stream"`
-	Generation uint64 `json:"generation"`
-	Epoch      uint32 `json:"epoch"`
-	LSN        uint64 `json:"lsn"`
-	NextLSN    uint64 `json:"next_lsn"`
-}
-
-const (
-	positionFormat  = "farlog-position"
-	positionVersion = 1
-)
-
-func (s saved) place() store.Place {
-	return store.Place{Generation: s.Generation, Epoch: s.Epoch, LSN: s.LSN}
+	saved store.Position
 }
 
 // OpenPosition takes the position of a consumer with this name of this stream, kept in dir. Errors: store.ErrLocked
@@ -58,14 +38,11 @@ func OpenPosition(dir, name, stream string) (*Position, error) {
 		return p, nil
 	}
 	if err == nil {
-		err = json.Unmarshal(raw, &p.saved)
+		p.saved, err = store.ParsePosition(raw)
 	}
 	switch {
 	case err != nil:
-		err = fmt.Errorf("%w: position %q cannot be read: %w; remove it to start over", store.ErrInvalid, p.name, err)
-	case p.saved.Format != positionFormat || p.saved.Version != positionVersion:
-		err = fmt.Errorf("%w: position %q has format %q version %d, expected %q version %d", store.ErrInvalid, p.name,
-			p.saved.Format, p.saved.Version, positionFormat, positionVersion)
+		err = fmt.Errorf("%w: position %q: %w; remove it to start over", store.ErrInvalid, p.name, err)
 	case p.saved.Stream != stream:
 		err = fmt.Errorf("%w: consumer %q is of stream %q, not %q: give another name", store.ErrInvalid, name,
 			p.saved.Stream, stream)
@@ -82,18 +59,18 @@ func (p *Position) Close() error { return p.lock.Close() }
 func (p *Position) isThere() bool { return p.saved.Format != "" }
 
 // keep replaces the file, durably.
-func (p *Position) keep(now saved) error {
-	now.Format, now.Version = positionFormat, positionVersion
-	if now == p.saved {
+func (p *Position) keep(now store.Position) error {
+	now.Format, now.Version = p.saved.Format, p.saved.Version
+	if now == p.saved && p.isThere() {
 		return nil
 	}
-	raw, err := json.Marshal(now)
+	raw, err := now.Encode()
 	if err != nil {
-		return fmt.Errorf("encode position: %w", err)
+		return err
 	}
-	if err := replace.File(p.name, append(raw, '\n'), 0o640); err != nil {
+	if err := replace.File(p.name, raw, 0o640); err != nil {
 		return fmt.Errorf("position %q: %w", p.name, err)
 	}
-	p.saved = now
-	return nil
+	p.saved, err = store.ParsePosition(raw)
+	return err
 }

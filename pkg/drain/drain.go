@@ -59,6 +59,8 @@ type Config struct {
 	IsRetry bool
 	// OnProgress is called from Run's goroutine after each batch, while the drain is stuck, and every 200 ms when idle.
 	OnProgress func(Progress)
+	// OnOpen is called from Run's goroutine with the stream's appender whenever it was opened; nil = nobody is told.
+	OnOpen func(*store.Appender)
 
 	afterAppend func(*drainer, farlog.Batch) // crash tests break the order of the steps here
 }
@@ -138,6 +140,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.OnProgress == nil {
 		c.OnProgress = func(Progress) {}
+	}
+	if c.OnOpen == nil {
+		c.OnOpen = func(*store.Appender) {}
 	}
 	return c
 }

@@ -115,6 +115,7 @@ func (d *drainer) openAppender() error {
 		return fmt.Errorf("open stream %s for appending: %w", d.source.StreamName, err)
 	}
 	d.appender = appender
+	d.config.OnOpen(appender)
 	return nil
 }
 

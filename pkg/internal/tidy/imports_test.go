@@ -44,6 +44,7 @@ var arrows = map[string][]string{
 	"merge":     {"record", "store"},
 	"consume":   {"farlog", "record", "replace", "store"},
 	"replica":   {"record", "retry", "store"},
+	"retention": {"control", "merge", "replace", "store"}, // control: for its patterns
 	"target":    {"api", "farlog", "filelock", "identity", "nvmet", "replace"},
 	"control":   {"api", "config", "filelock", "identity", "safefile"}, // config: for its file of rules
 	"hostagent": {"control", "loglimit"},

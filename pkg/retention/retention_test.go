@@ -1,0 +1,274 @@
+package retention_test
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/farlog/farlog/pkg/merge"
+	"github.com/farlog/farlog/pkg/retention"
+	"github.com/farlog/farlog/pkg/store"
+	"github.com/farlog/farlog/pkg/store/storetest"
+)
+
+const stream = "desk7/orders"
+
+// began is the time of the first record of a storetest.Ring, and of the sealing of all segments.
+var began = time.Unix(1763700000, 0)
+
+// site is a store with one stream of several sealed segments, which nobody writes.
+type site struct {
+	t     *testing.T
+	dir   string
+	ring  *storetest.Ring
+	store *store.Store
+	now   time.Time
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	s := &site{t: t, dir: filepath.Join(t.TempDir(), "store"), ring: storetest.NewRing(stream, 1), now: began}
+	s.store = s.fill(s.dir, 150)
+	return s
+}
+
+// fill puts so many records of the ring into a store.
+func (s *site) fill(dir string, count int) *store.Store {
+	s.t.Helper()
+	opened, err := store.Open(dir, store.Options{
+		Create: true, SegmentBytes: store.SegmentBytesMin, IsSynchronous: true, Now: func() time.Time { return began },
+	})
+	s.must(err)
+	s.ring.Append(max(0, count-len(s.ring.Records)), 600)
+	app, err := opened.OpenStream(s.ring.Source)
+	s.must(err)
+	for _, rec := range s.ring.Records[:count] {
+		_, _, err := app.Append(rec.Raw)
+		s.must(err)
+	}
+	s.must(app.Close())
+	return opened
+}
+
+func (s *site) must(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *site) set(rules ...retention.Rule) {
+	s.t.Helper()
+	s.must(retention.Change(s.dir, func(p *retention.Policy) error {
+		p.Rules = rules
+		return nil
+	}))
+}
+
+func (s *site) enforcer() *retention.Enforcer {
+	return &retention.Enforcer{Store: s.store, Now: func() time.Time { return s.now }}
+}
+
+// enforce gives what was removed of the stream, and what keeps the rest.
+func (s *site) enforce() retention.Result {
+	s.t.Helper()
+	results, err := s.enforcer().Enforce()
+	s.must(err)
+	if len(results) != 1 {
+		s.t.Fatalf("%d streams match, expected 1", len(results))
+	}
+	return results[0]
+}
+
+func (s *site) sealed() int {
+	s.t.Helper()
+	h, err := s.store.History(stream)
+	s.must(err)
+	return len(h.Sizes)
+}
+
+func old(readers ...string) retention.Rule {
+	return retention.Rule{Pattern: "desk7/**", MaxAge: "1h", WithoutArchive: true, Readers: readers, SetBy: "tester"}
+}
+
+func TestEnforce_Age(t *testing.T) {
+	s := newSite(t)
+	all := s.sealed()
+	s.set(old())
+	s.now = began.Add(59 * time.Minute)
+	if r := s.enforce(); r.Segments != 0 || r.Blocked != "" {
+		t.Fatalf("removed before the time: %+v", r)
+	}
+	s.now = began.Add(2 * time.Hour)
+	if r := s.enforce(); r.Segments != all || r.Before != uint64(all)+1 {
+		t.Fatalf("removed %+v, expected %d segments", r, all)
+	}
+	base, err := s.store.Base(stream)
+	s.must(err)
+	if base == nil || !strings.Contains(base.Policy, "desk7/**") || !strings.Contains(base.Policy, "without-archive") ||
+		base.ArchivedAt != "" {
+		t.Errorf("base is %+v", base)
+	}
+	if r := s.enforce(); r.Segments != 0 {
+		t.Errorf("removed again: %+v", r)
+	}
+}
+
+func TestEnforce_Size(t *testing.T) {
+	s := newSite(t)
+	h, err := s.store.History(stream)
+	s.must(err)
+	limit := h.Behind + h.Sizes[len(h.Sizes)-1]
+	s.set(retention.Rule{Pattern: stream, MaxBytes: uint64(limit), WithoutArchive: true})
+	if r := s.enforce(); r.Segments != len(h.Sizes)-1 {
+		t.Fatalf("removed %+v, expected all but one of %d", r, len(h.Sizes))
+	}
+}
+
+// TestEnforce_WhatAnyRuleKeepsStays also covers holds.
+func TestEnforce_WhatAnyRuleOrAHoldKeepsStays(t *testing.T) {
+	s := newSite(t)
+	s.now = began.Add(2 * time.Hour)
+	for what, rule := range map[string]retention.Rule{
+		"never":  {Pattern: stream, IsKept: true},
+		"longer": {Pattern: "*", MaxAge: "3h", WithoutArchive: true},
+	} {
+		s.set(old(), rule)
+		if r := s.enforce(); r.Segments != 0 {
+			t.Errorf("%s: removed %+v", what, r)
+		}
+	}
+	s.set(old())
+	s.must(retention.Change(s.dir, func(p *retention.Policy) error {
+		p.Holds = append(p.Holds, retention.Hold{Pattern: "desk7/*", Who: "J. Doe", Why: "inquiry 17"})
+		return nil
+	}))
+	if r := s.enforce(); r.Segments != 0 || !strings.Contains(r.Blocked, "J. Doe") ||
+		!strings.Contains(r.Blocked, "inquiry 17") {
+		t.Errorf("a hold does not keep: %+v", r)
+	}
+}
+
+// position writes the position of a consumer that has read up to the record before a segment, or behind it.
+func (s *site) position(of string, place store.Place) string {
+	s.t.Helper()
+	raw, err := store.Position{Stream: of, Generation: place.Generation, Epoch: place.Epoch, LSN: place.LSN}.Encode()
+	s.must(err)
+	name := filepath.Join(s.t.TempDir(), "position.json")
+	s.must(os.WriteFile(name, raw, 0o600))
+	return name
+}
+
+func TestEnforce_ReadersKeepWhatTheyHaveNotPassed(t *testing.T) {
+	s := newSite(t)
+	s.now = began.Add(2 * time.Hour)
+	h, err := s.store.History(stream)
+	s.must(err)
+	second, err := h.Manifest(1)
+	s.must(err)
+	inThird := second.Last()
+	inThird.LSN++
+	beforeThird := second.Last()
+	beforeThird.LSN--
+	damaged := filepath.Join(t.TempDir(), "damaged.json")
+	s.must(os.WriteFile(damaged, []byte("{}"), 0o600))
+	behind := newSite(t)
+	replica := filepath.Join(t.TempDir(), "replica")
+	behind.fill(replica, 3)
+	for _, c := range []struct {
+		what, reader string
+		segments     int
+	}{
+		{"a consumer that has begun", "consumer:" + s.position(stream, store.Place{Generation: 1, Epoch: 1}), 0},
+		{"a consumer before the end of a segment", "consumer:" + s.position(stream, beforeThird), 1},
+		{"a consumer that is not there", "consumer:" + filepath.Join(t.TempDir(), "none.json"), 0},
+		{"a position that cannot be read", "consumer:" + damaged, 0},
+		{"a replica that is behind", "store:" + replica, 0},
+		{"a replica that is not there", "store:" + filepath.Join(t.TempDir(), "none"), 0},
+	} {
+		s.set(old(c.reader))
+		results, err := s.enforcer().Plan()
+		s.must(err)
+		if r := results[0]; r.Segments != c.segments || r.Blocked == "" {
+			t.Errorf("%s: %+v, expected %d segments and a reason", c.what, r, c.segments)
+		}
+	}
+	s.set(old("consumer:"+s.position(stream, inThird), "consumer:"+s.position("desk7/other", store.Place{})))
+	if r := s.enforce(); r.Segments != 2 || !strings.Contains(r.Blocked, "position.json") {
+		t.Errorf("a consumer in the third segment: %+v", r)
+	}
+	whole := filepath.Join(t.TempDir(), "replica")
+	s.fill(whole, len(s.ring.Records))
+	s.set(old("store:" + whole))
+	if r := s.enforce(); r.Segments == 0 || r.Blocked != "" {
+		t.Errorf("a replica that has all: %+v", r)
+	}
+}
+
+func TestEnforce_UnknownReadersAndUnreadablePolicyKeepAll(t *testing.T) {
+	s := newSite(t)
+	s.now = began.Add(2 * time.Hour)
+	s.set(old())
+	e := s.enforcer()
+	e.Unknown = "who knows"
+	if results, err := e.Enforce(); err != nil || results[0].Segments != 0 || results[0].Blocked != "who knows" {
+		t.Errorf("%+v, %v", results, err)
+	}
+	for _, text := range []string{"", "{", `{"format":"farlog-retention","version":2}`, `{"format":"x","version":1}`} {
+		s.must(os.WriteFile(filepath.Join(s.dir, "retention.json"), []byte(text), 0o600))
+		if results, err := s.enforcer().Enforce(); err == nil || len(results) != 0 {
+			t.Errorf("policy %q: %+v", text, results)
+		}
+	}
+	if base, err := s.store.Base(stream); err != nil || base != nil {
+		t.Errorf("something was removed: %+v, %v", base, err)
+	}
+}
+
+func TestEnforce_MergedOrderKeepsWhatItHasNotPassed(t *testing.T) {
+	s := newSite(t)
+	s.now = began.Add(2 * time.Hour)
+	s.set(old())
+	merger, err := merge.Open(s.store, merge.Options{Now: func() time.Time { return s.now }})
+	s.must(err)
+	if r := s.enforce(); r.Segments != 0 || !strings.Contains(r.Blocked, "merged order") {
+		t.Errorf("an order that has nothing yet: %+v", r)
+	}
+	s.must(merger.Finish(t.Context()))
+	s.must(merger.Close())
+	if r := s.enforce(); r.Segments == 0 {
+		t.Errorf("an order that has all: %+v", r)
+	}
+	r, err := s.store.OpenReader(stream, store.ReaderOptions{})
+	s.must(err)
+	defer r.Close()
+	for err == nil {
+		_, err = r.Next()
+	}
+	if !errors.Is(err, io.EOF) {
+		t.Error(err)
+	}
+}
+
+func TestRule_Check(t *testing.T) {
+	for _, rule := range []retention.Rule{
+		{Pattern: "", MaxAge: "1h", WithoutArchive: true},
+		{Pattern: "a", WithoutArchive: true},
+		{Pattern: "a", MaxAge: "1h"},
+		{Pattern: "a", MaxAge: "-1h", WithoutArchive: true},
+		{Pattern: "a", MaxAge: "soon", WithoutArchive: true},
+		{Pattern: "a", MaxAge: "1h", IsKept: true, WithoutArchive: true},
+		{Pattern: "a", MaxAge: "1h", WithoutArchive: true, Readers: []string{"position.json"}},
+	} {
+		if err := rule.Check(); !errors.Is(err, store.ErrInvalid) {
+			t.Errorf("%+v: %v", rule, err)
+		}
+	}
+	if err := (retention.Hold{Pattern: "a", Who: "me"}).Check(); !errors.Is(err, store.ErrInvalid) {
+		t.Errorf("a hold without a reason: %v", err)
+	}
+}
