@@ -1,5 +1,5 @@
-/* members.pml -- one log on three members: fencing, recovery, takeover, coming back, draining. docs/explanation/members.md
- * tells it in words.
+/* members.pml -- one log on three members: fencing, recovery, takeover, return of a member, draining. In words:
+ * docs/explanation/members.md.
  *
  * One process, one place, all state global: each option of the loop at the end is one step that somebody takes, a
  * writer, a member's device, the drain or the power. Who dies takes no more steps; a message that is lost is a step

@@ -1,8 +1,10 @@
-/* replace.pml -- a member's ring is replaced for good (docs/explanation/members.md, R1 to R8), with -DREPLACE. Part of members.pml.
+/* replace.pml -- a member's ring is replaced for good (docs/explanation/members-replace.md, R1 to R8), with -DREPLACE.
+ * Part of members.pml.
  *
- * Ring 0 is A, and ring NEW, which is blank, is put in its place at any time. Which member it is makes no difference.
- * Grants come in order, from the control plane's counter: those of before the change name A, those of after it NEW. A
- * goes on for those who know it; and from the moment that NEW counts it may have forgotten all. */
+ * Ring 0 is A. Ring NEW, which was never written, takes its place at any time. Which member is replaced makes no
+ * difference. Grants come in order, from the control plane's counter: grants before the change name A, grants after it
+ * name NEW. Writers and drains that know A continue to use it. From the moment that NEW counts, A may have lost all its
+ * records. */
 #define RINGS (N + 1)
 #define NEW N
 #define EPOCHS 3

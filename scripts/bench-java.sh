@@ -23,7 +23,8 @@ cc -std=gnu11 -O2 -Wall -shared -fPIC -Irdma/include $module/src/main/c/side.c -
 	-L"$natives" -lfarlog -Wl,-rpath,"$natives"
 processor=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)
 virtual=$(grep -q '^flags.* hypervisor' /proc/cpuinfo && echo ', virtual machine' || true)
-FARLOG_BENCH_MACHINE="${processor:-$(uname -m)}, $(nproc) cores$virtual, Linux $(uname -r), $("$home/bin/java" --version | sed -n 2p)"
+java_version=$("$home/bin/java" --version | sed -n 2p)
+FARLOG_BENCH_MACHINE="${processor:-$(uname -m)}, $(nproc) cores$virtual, Linux $(uname -r), $java_version"
 FARLOG_BENCH_DATE=$(date -u +%F)
 export FARLOG_BENCH_MACHINE FARLOG_BENCH_DATE
 # Chronicle and Aeron reach into the JDK; their flags are in the module's POM, for the tests as well.

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# format.sh [--check] [LANGUAGE...] -- lay out sources as their formatters do; with --check only name those that are not.
+# format.sh [--check] [LANGUAGE...] -- lay out sources as their formatters do; with --check only name the files that
+# differ.
 #   c      C and C++, by clang-format and .clang-format
 #   go     by golines with gofumpt
 #   java   java/ and examples/, by Maven and java/formatter.xml
 # Without a LANGUAGE all of them. Exit code 1: --check has found some, or a formatter has failed. A language whose
-# formatter is not here is skipped, and said so; the exit code is 77 when that were all. Comments, texts and lengths are
-# pkg/internal/tidy's. Versions are pinned here, in scripts/tools/go.mod and in java/pom.xml: another lays out otherwise.
+# formatter is not installed is skipped with a message; the exit code is 77 when all were skipped. pkg/internal/tidy
+# checks comments, texts and lengths. Versions are pinned here, in scripts/tools/go.mod and in java/pom.xml, since
+# versions differ in their layout.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -25,9 +25,14 @@ raw=./node_modules/@grafana/schema/dist/types/raw
 	# panel.
 	cat <<'TYPES'
 type Wire<T> = T extends string ? `${T}` : T extends object ? { [K in keyof T]: Wire<T[K]> } : T;
-type Fields<T> = Omit<Wire<FieldConfigSource>, 'defaults'> & { defaults: Omit<Wire<FieldConfig>, 'custom'> & { custom?: Partial<Wire<T>> } };
-type Of<Kind, Options, Custom> = Omit<Wire<Panel>, 'type' | 'options' | 'fieldConfig'> & { type: Kind; options: Partial<Wire<Options>>; fieldConfig: Fields<Custom> };
-type Any = Wire<RowPanel> | Of<'timeseries', timeseries.Options, timeseries.FieldConfig> | Of<'stat', stat.Options, never> | Of<'table', table.Options, never>;
+type Defaults<T> = Omit<Wire<FieldConfig>, 'custom'> & { custom?: Partial<Wire<T>> };
+type Fields<T> = Omit<Wire<FieldConfigSource>, 'defaults'> & { defaults: Defaults<T> };
+type Of<Kind, Options, Custom> = Omit<Wire<Panel>, 'type' | 'options' | 'fieldConfig'> &
+	{ type: Kind; options: Partial<Wire<Options>>; fieldConfig: Fields<Custom> };
+type Any = Wire<RowPanel>
+	| Of<'timeseries', timeseries.Options, timeseries.FieldConfig>
+	| Of<'stat', stat.Options, never>
+	| Of<'table', table.Options, never>;
 export type Page = Omit<Wire<Dashboard>, 'panels'> & { panels: Any[] };
 TYPES
 } >types.ts

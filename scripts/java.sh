@@ -49,7 +49,12 @@ build_native() {
 tally() {
 	find java examples -path '*/target/*-reports*/TEST-*.xml' -newer "$1" -exec grep -h -m1 '<testsuite ' {} + |
 		tr ' ' '\n' | sed -n 's/^\(tests\|errors\|skipped\|failures\)="\([0-9]*\)".*/\1 \2/p' |
-		awk '{n[$1] += $2} END {if (n["tests"] == 0) exit; f = n["errors"] + n["failures"]; print "java: " n["tests"] - f - n["skipped"] " passed, " f + 0 " failed"}'
+		awk '{ n[$1] += $2 }
+			END {
+				if (n["tests"] == 0) exit
+				failed = n["errors"] + n["failures"]
+				print "java: " n["tests"] - failed - n["skipped"] " passed, " failed + 0 " failed"
+			}'
 }
 
 skip() {

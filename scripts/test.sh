@@ -55,7 +55,8 @@ tally() {
 	if grep -qE '[0-9]+ passed, [0-9]+ failed' "$1"; then
 		grep -oE '[0-9]+ passed, [0-9]+ failed(, [0-9]+ skipped)?' "$1"
 	else
-		echo "$(grep -cE '^ *--- PASS' "$1") passed, $(grep -cE '^ *--- FAIL' "$1") failed, $(grep -cE '^ *--- SKIP' "$1") skipped"
+		awk '/^ *--- PASS/ { passed++ } /^ *--- FAIL/ { failed++ } /^ *--- SKIP/ { skipped++ }
+			END { print passed + 0 " passed, " failed + 0 " failed, " skipped + 0 " skipped" }' "$1"
 	fi | awk '{p += $1; f += $3; s += $5} END {print p " passed, " f " failed" (s > 0 ? ", " s " skipped" : "")}'
 }
 

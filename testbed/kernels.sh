@@ -45,11 +45,14 @@ if ! install_pinned; then
 	snapshot=http://snapshot.debian.org
 	add_sources "[check-valid-until=no]" "$snapshot/archive/debian/$day" "$snapshot/archive/debian-security/$day"
 	install_pinned || {
+		available=$(apt-cache madison linux-image-amd64 | tr -s ' ' | cut -d'|' -f2,3 | sort -u | tr '\n' ';') ||
+			available=unknown
 		cat <<-END
 			testbed: the pinned kernels are $(pin 1) and $(pin 2) (testbed/kernels)
 			testbed: expected them at $mirror, http://security.debian.org/debian-security or $snapshot ($day)
-			testbed: there now: $(apt-cache madison linux-image-amd64 | tr -s ' ' | cut -d'|' -f2,3 | sort -u | tr '\n' ';')
-			testbed: FARLOG_TESTBED_KERNELS=newest takes the newest; where all scenarios pass with those, pin them in testbed/kernels
+			testbed: there now: $available
+			testbed: FARLOG_TESTBED_KERNELS=newest takes the newest kernels; when all scenarios pass with them, pin them
+			testbed: in testbed/kernels
 			testbed: FARLOG_TESTBED_MIRROR=URL takes a mirror that still has the pinned ones
 		END
 		exit 1

@@ -50,7 +50,8 @@ func nvmetDeclaration(extra string, hosts ...string) string {
 %sports:
 - {id: 1, transport: rdma, address: %s, service: %d}
 - {id: 2, transport: tcp, address: %s, service: %d}
-`, nvmeSubsystem, strings.Join(names, ", "), nvmeDevice, extra, addresses["target"], nvmeRDMAPort, addresses["target"], nvmeTCPPort)
+`, nvmeSubsystem, strings.Join(names, ", "), nvmeDevice, extra,
+		addresses["target"], nvmeRDMAPort, addresses["target"], nvmeTCPPort)
 }
 
 // serveNVMe sets up the target for these hosts, by what its operator would run. What it was told is in memory that

@@ -18,9 +18,10 @@ build_inside() {
 	cat <<-'END'
 		set -eu
 		export HOME=/work/home PATH=/goroot/bin:/usr/sbin:/usr/bin:/sbin:/bin
-		export GOROOT=/goroot GOMODCACHE=/gomod GOCACHE=/work/gocache GOFLAGS=-buildvcs=false GOPROXY=off GOTOOLCHAIN=local
-		export CGO_CFLAGS=-O2
-		[ -f /work/rdma/build.ninja ] || meson setup /work/rdma /src/rdma -Dtests=true -Ddebug=false >/work/meson.log 2>&1 ||
+		export GOROOT=/goroot GOMODCACHE=/gomod GOCACHE=/work/gocache
+		export GOFLAGS=-buildvcs=false GOPROXY=off GOTOOLCHAIN=local CGO_CFLAGS=-O2
+		[ -f /work/rdma/build.ninja ] ||
+			meson setup /work/rdma /src/rdma -Dtests=true -Ddebug=false >/work/meson.log 2>&1 ||
 			{ tail -20 /work/meson.log; exit 1; }
 		make() {
 			ninja -C /work/rdma "$@" >/work/ninja.log 2>&1 ||
@@ -30,7 +31,8 @@ build_inside() {
 		own="gcc -std=gnu11 -D_GNU_SOURCE -O2 -I/src/rdma/include -I/src/rdma/src -I/src/rdma/test"
 		case " $FARLOG_TESTBED_BENCH " in *" verbs "*)
 			make libfarlog.a
-			$own /src/rdma/bench/verbs/*.c /work/rdma/libfarlog.a -lpthread -libverbs -lrdmacm -o /work/programs/bin/bench_verbs
+			$own /src/rdma/bench/verbs/*.c /work/rdma/libfarlog.a -lpthread -libverbs -lrdmacm \
+				-o /work/programs/bin/bench_verbs
 			$own -DBENCH_COUNTS /src/rdma/bench/verbs/*.c /src/rdma/test/far/verbs_counts.c \
 				-Wl,--wrap=verbs_queue_open /work/rdma/libfarlog.a -lpthread -libverbs -lrdmacm \
 				-o /work/programs/bin/bench_verbs_counts ;;

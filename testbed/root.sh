@@ -54,11 +54,13 @@ make_tree() {
 		options+=("--dpkgopt=path-exclude=$path/*")
 	done
 	local both="'$PWD/kernels.sh' \"\$1\" $suite '$mirror' $which"
-	# Unstable is asked for this package alone: what it stands on is among ours. A mirror that stands still is as good,
-	# its signature is checked.
+	# Only this package comes from unstable: what it depends on is installed already. A mirror that is not updated any
+	# more serves as well, since apt checks its signature.
 	local sources="\"\$1/etc/apt/sources.list.d/unstable.list\""
-	local nvmetcli="export APT_CONFIG=\"\$MMDEBSTRAP_APT_CONFIG\" && echo 'deb [check-valid-until=no] $mirror unstable main' >$sources && apt-get -q update &&
-		apt-get -q -y --no-install-recommends -o DPkg::Chroot-Directory=\"\$1\" install nvmetcli || echo 'no nvmetcli' >&2; rm -f $sources"
+	local nvmetcli="export APT_CONFIG=\"\$MMDEBSTRAP_APT_CONFIG\" &&
+		echo 'deb [check-valid-until=no] $mirror unstable main' >$sources && apt-get -q update &&
+		apt-get -q -y --no-install-recommends -o DPkg::Chroot-Directory=\"\$1\" install nvmetcli ||
+		echo 'no nvmetcli' >&2; rm -f $sources"
 	INITRD=No mmdebstrap --quiet --mode=root --variant=minbase --skip=cleanup/apt/lists "${options[@]}" \
 		--include="$packages" \
 		--customize-hook="$both" --customize-hook="$nvmetcli" \
@@ -120,7 +122,7 @@ if [ ! -e "$result/root.img" ]; then
 	make_image
 	rm -rf --one-file-system "$base/root-$which-"*
 	mv "$new" "$result"
-	say "root made: $which kernels$(chroot "$result/root" dpkg-query -W -f ' ${Package} ${Version},' 'linux-image-*-amd64')" \
-		"$(du -sm "$result/root.img" | cut -f1) MiB"
+	installed=$(chroot "$result/root" dpkg-query -W -f ' ${Package} ${Version},' 'linux-image-*-amd64')
+	say "root made: $which kernels$installed $(du -sm "$result/root.img" | cut -f1) MiB"
 fi
 echo "$result"

@@ -226,7 +226,8 @@ func (d *patient) startControl(ctx context.Context) (err error) {
 func (d *patient) madeBad(ctx context.Context) error {
 	_, err := d.host.Run(
 		ctx,
-		`ip link set eth0 mtu 1500 && echo never >/sys/kernel/mm/transparent_hugepage/enabled && echo 2 >/proc/sys/kernel/io_uring_disabled &&
+		`ip link set eth0 mtu 1500 && echo never >/sys/kernel/mm/transparent_hugepage/enabled &&
+		echo 2 >/proc/sys/kernel/io_uring_disabled &&
 		farlog ca init /run/old --validity 1s && sleep 1`,
 	)
 	if err != nil {

@@ -31,7 +31,8 @@ func memConformance(ctx context.Context, b *bed) (string, error) {
 		// Not on what the suite before has left there: rings alone and several ones do not mix.
 		{
 			"ofi-devdax",
-			`umount /media/pmem; dd if=/dev/zero of=/dev/pmem0 bs=1M count=1 2>/dev/null; device=$(dax-up); FARLOG_TEST_DEVDAX=$device conformance ofi-devdax`, ofiAttested,
+			`umount /media/pmem; dd if=/dev/zero of=/dev/pmem0 bs=1M count=1 2>/dev/null
+			device=$(dax-up); FARLOG_TEST_DEVDAX=$device conformance ofi-devdax`, ofiAttested,
 		},
 	} {
 		text, err := b.conformance(ctx, target, kind.name, kind.script)

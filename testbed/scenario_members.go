@@ -15,7 +15,7 @@ const (
 	memberLate     = 50      // records that the writer that is taken over has to append when it goes on
 	memberMore     = 200     // that are acknowledged while a member is at fault
 	memberOpenings = 5
-	memberSegment  = " --store-segment 8MiB" // a guest's disk has no room for two of the usual ones of each of several streams
+	memberSegment  = " --store-segment 8MiB" // a guest's disk is too small for segments of the default size
 	memberQuorum   = "flush=2 of 3 level=persistent"
 	memberTakeover = "writer-stopped"
 )

@@ -36,7 +36,8 @@ func nvmeEvicted(ctx context.Context, b *bed) (string, error) {
 	daemon, err := b.start(
 		guests["target"],
 		"farlogd",
-		"exec farlogd target --data-dir /var/target --host-name target --metrics-listen "+targetMetrics+" --nvmet-file "+nvmetFile+" --ready-file /run/target.ready",
+		"exec farlogd target --data-dir /var/target --host-name target --metrics-listen "+targetMetrics+
+			" --nvmet-file "+nvmetFile+" --ready-file /run/target.ready",
 	)
 	if err != nil {
 		return "", err

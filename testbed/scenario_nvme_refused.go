@@ -46,7 +46,8 @@ func (b *bed) keptOutNVMe(ctx context.Context, target, host *vm.Guest) (string, 
 		},
 		{
 			"wrong key", away + back +
-				`new=$(nvme gen-dhchap-key --hmac=1); sed -i "s|\"dhchap_key\": \"[^\"]*\"|\"dhchap_key\": \"$new\"|" /run/nvme.key`,
+				"new=$(nvme gen-dhchap-key --hmac=1)\n" +
+				`sed -i "s|\"dhchap_key\": \"[^\"]*\"|\"dhchap_key\": \"$new\"|" /run/nvme.key`,
 			nvmeHostNQN("host"), wrongKey, "failure1",
 		},
 	}

@@ -3,8 +3,8 @@ package main
 // scenarios in the order in which they run: what others stand on comes first.
 var scenarios = []scenario{
 	{
-		"mem-conformance", "mem: on devdax, on fsdax and on a PCI BAR, at each flush method of the processor; ofi: from " +
-			"a client to devdax on the same machine, by an attested commit and by the target's processor", 1,
+		"mem-conformance", "mem: on devdax, on fsdax and on a PCI BAR, at each flush method of the processor; ofi: " +
+			"from a client to devdax on the same machine, by an attested commit and by the target's processor", 1,
 		memConformance,
 	},
 	{
@@ -19,17 +19,17 @@ var scenarios = []scenario{
 	{"verbs-takeover", "a stopped writer's stream is taken over; when it goes on it is refused, counted, and told in " +
 		"time; once by the device, while its queue pair still lives", 3, verbsTakeover},
 	{
-		"verbs-contract", "what a target or its memory cannot give is refused at open, with a text that says what to do",
-		1, verbsContract,
+		"verbs-contract", "what a target or its memory cannot give is refused at open, with a text that says what to " +
+			"do", 1, verbsContract,
 	},
 	{"trading", "the daemons: trading host to target by native FLUSH, 100,000 real records drained by RDMA READ from " +
 		"a central host, then 50,000 locally", 3, trading},
 	{"daemons-killed", "target, drain and writer, the real ones on three machines with SoftRoCE, killed 21 times at " +
 		"random and started again; the control plane too; clocks jump by an hour and back", 3, daemonsKilled},
 	{
-		"members-verbs", "the daemons: a stream on members of three targets over SoftRoCE; a target slow, then dark, " +
-			"its machine killed and booted again, a daemon killed, the writer stopped and taken over by another host", 4,
-		membersVerbs,
+		"members-verbs", "the daemons: a stream on members of three targets over SoftRoCE; a target slow, then " +
+			"unreachable, its machine killed and booted again, a daemon killed, the writer stopped and taken over by " +
+			"another host", 4, membersVerbs,
 	},
 	{"tenants", "a tenant that posts bare WRITEs and READs with another's address and key: refused by the device, " +
 		"the other goes on", 3, tenants},
@@ -42,11 +42,11 @@ var scenarios = []scenario{
 		"same machines", 2, nvmeFaulted},
 	{
 		"nvme-takeover", "two hosts take a ring in a namespace from each other: one is stopped and refused by the " +
-			"device when it goes on, by the block layer and by bare commands, one is cut off; a drain on a third goes on",
-		4, nvmeTakeover,
+			"device when it goes on, by the block layer and by bare commands, one is cut off; a drain on a third " +
+			"continues", 4, nvmeTakeover,
 	},
-	{"nvme-evicted", "a target whose kernel has no reservations: a host is not let on before the target has taken " +
-		"the former writer's host out, for sure; what that one sends later lands nowhere", 3, nvmeEvicted},
+	{"nvme-evicted", "a target whose kernel has no reservations: a host is not admitted before the target has " +
+		"evicted the former writer's host for sure; what the former host sends later lands nowhere", 3, nvmeEvicted},
 }
 
 // namedScenarios run only when they are named: what takes minutes, what proves the testbed itself, and what others
@@ -54,12 +54,12 @@ var scenarios = []scenario{
 var namedScenarios = []scenario{
 	{
 		"members-mixed", "a stream whose members are persistent memory of its host, that of another host over verbs, " +
-			"and a namespace: the far ones at fault under load, then taken over by another host; nvme-trading ends with it",
-		3, membersMixed,
+			"and a namespace: the remote members at fault under load, then taken over by another host; nvme-trading " +
+			"ends with it", 3, membersMixed,
 	},
 	{
-		"wire", "three machines with SoftRoCE: RDMA between them, through a cut, loss, delay and a link that goes down", 3,
-		wireSmoke,
+		"wire", "three machines with SoftRoCE: RDMA between them, through a cut, loss, delay and a link that goes down",
+		3, wireSmoke,
 	},
 	{"counting-clock", "a clock that counts instructions: what takes twice the work takes twice the time, again and " +
 		"again", 1, countingClock},
@@ -71,7 +71,7 @@ var namedScenarios = []scenario{
 		"counting clock: minutes", 1, blocksBench},
 	{"nvme-conformance", "nvme: on a namespace of another machine's NVMe target, over rdma", 2, nvmeConformance},
 	{"doctor", "farlog doctor on a host with SoftRoCE and an NVMe device, as it is and with each thing made bad; " +
-		"rings on the device through a kill of the machine; its wear as it tells it", 1, doctorLooks},
+		"rings on the device through a kill of the machine; the wear that the device reports", 1, doctorLooks},
 	{"nvme-refused", "nvmet over rdma and tcp: a host that is not allowed, without a key, with a wrong one, with the " +
 		"one before a rotation; nvme-faults ends with it", 2, nvmeRefused},
 	{"members-rails", "the daemons: a stream on members of three targets over SoftRoCE, on two rails of the writer's " +

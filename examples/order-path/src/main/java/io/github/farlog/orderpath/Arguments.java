@@ -73,7 +73,8 @@ public final class Arguments {
         ringFiles.put(name, file);
         if (ringFiles.size() == 1) {
             option(RINGS, "/dev/shm",
-                "folder of the rings: memory that forgets at a power cut; on a disk or in persistent memory give --level persistent");
+                "folder of the rings: the default loses its content at a power cut; on a disk or in persistent memory "
+                    + "give --level persistent");
         }
         return option(name, "", text + "; formatted if it is not there (default: mem:RINGS/" + file + ")");
     }

@@ -81,7 +81,7 @@ public final class OrderBookProgram {
             .option("size", "256MiB", "size of a ring that is formatted")
             .option("level", "visible", "durability level: visible on tmpfs, persistent on a file or persistent memory")
             .option("streams", "each",
-                "where several pairs record: each on a stream of its own, RING.0 and on, or on one, whose writer they share")
+                "streams of several pairs: each (one for each pair: RING.0, RING.1, ...) or one (a shared writer)")
             .option("drain", "local", "who frees the ring: local, a thread of this program, or daemon")
             .option("file", "order-path.forced", "file of --logging file; on a disk, or it shows nothing").parse(words);
         new OrderBookProgram(arguments).runAll();

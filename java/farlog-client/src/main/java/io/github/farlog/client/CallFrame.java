@@ -12,13 +12,12 @@ import java.lang.invoke.VarHandle;
 import java.nio.ByteBuffer;
 
 /**
- * The native memory of one call under way: the entry, the position that C fills, and a copy of the record's bytes. It
- * is used by one call at a time; {@link #enter} and {@link #leave} see to that, and {@link #shut} waits for the call
- * and lets no other in. So a handle is never freed while a thread is inside it.
+ * The native memory of one call: the entry, the position that C fills, and a copy of the record's bytes. One call at a
+ * time uses it: a call begins with {@link #enter} and ends with {@link #leave}. {@link #close} waits for the call under
+ * way and rejects later ones, so that a handle is never freed while a thread uses it.
  *
- * <p>The bytes are copied because an entry holds an address: memory of the heap has none that C could keep reading
- * while the garbage collector runs, and memory of the caller's arena might be freed by another thread meanwhile. The
- * copy of 192 bytes takes about 5 ns.
+ * <p>The bytes are copied because an entry holds an address: memory of the heap may move while C reads it, and another
+ * thread might free memory of the caller's arena. The copy of 192 bytes takes about 5 ns.
  */
 final class CallFrame {
     private static final VarHandle BUSY;
@@ -51,19 +50,19 @@ final class CallFrame {
         }
     }
 
-    /** Longer ones are not copied: C refuses them by their length. */
+    /** Longer payloads are not copied: C rejects them by their length. */
     private final long recordLenMax;
-    private MemorySegment memory; // owned by whoever has entered; freed by the garbage collector
+    private MemorySegment memory; // owned by the thread that has entered; freed by the garbage collector
     private ByteBuffer buffer;
     private long address;
     private long capacity;
-    /** What the entry points to outside the frame's own memory: kept from the garbage collector while C reads it. */
+    /** The memory that the entry points to outside the frame. The reference keeps it alive while C reads it. */
     private RecordBuffer.Piece payloadInUse;
     private RecordBuffer.Piece keyInUse;
-    @SuppressWarnings("unused") // by way of BUSY
+    @SuppressWarnings("unused") // accessed through BUSY
     private volatile int busy;
-    private volatile boolean isShut;
-    private volatile boolean isWanted; // a hint: somebody waits in enter
+    private volatile boolean isClosed;
+    private volatile boolean hasWaiter; // a hint: a thread waits in enter
 
     CallFrame(final long recordLenMax) {
         this.recordLenMax = recordLenMax;
@@ -77,32 +76,32 @@ final class CallFrame {
         capacity = bytes;
     }
 
-    /** Takes the frame when it is free. False: somebody is inside, or it is shut. */
+    /** Enters the frame when it is free. False: another call is in it, or it is closed. */
     boolean tryEnter() {
         if (busy != 0 || !BUSY.compareAndSet(this, 0, 1)) {
             return false;
         }
-        if (isShut) {
+        if (isClosed) {
             leave();
             return false;
         }
         return true;
     }
 
-    /** Takes the frame, waiting for a call under way in another thread. False: shut. */
+    /** Enters the frame, after the call of another thread has left it. False: closed. */
     boolean enter() {
-        if (isWanted) {
-            giveWay();
+        if (hasWaiter) {
+            yieldToWaiter();
         }
         return tryEnter() || enterSlowly();
     }
 
     private boolean enterSlowly() {
         while (!tryEnter()) {
-            if (isShut) {
+            if (isClosed) {
                 return false;
             }
-            isWanted = true;
+            hasWaiter = true;
             for (int spins = 0; spins < SPINS && busy != 0; spins++) {
                 Thread.onSpinWait();
             }
@@ -110,20 +109,20 @@ final class CallFrame {
                 Thread.yield();
             }
         }
-        isWanted = false;
+        hasWaiter = false;
         return true;
     }
 
     /**
-     * A thread that makes call after call would leave another hardly a moment to get in: it lets it, for microseconds,
-     * and where the other has no processor in them, for as long as it takes the scheduler to come round once or twice.
+     * Lets a waiting thread enter first, which a thread that makes call after call would otherwise hardly allow. Waits
+     * for microseconds, and when the waiter has no processor then, for a few rounds of the scheduler.
      */
-    private void giveWay() {
-        isWanted = false;
-        for (int spins = 0; spins < SPINS && busy == 0 && !isShut; spins++) {
+    private void yieldToWaiter() {
+        hasWaiter = false;
+        for (int spins = 0; spins < SPINS && busy == 0 && !isClosed; spins++) {
             Thread.onSpinWait();
         }
-        for (int turns = 0; turns < TURNS && busy == 0 && !isShut; turns++) {
+        for (int turns = 0; turns < TURNS && busy == 0 && !isClosed; turns++) {
             Thread.yield();
         }
     }
@@ -132,14 +131,14 @@ final class CallFrame {
         BUSY.setRelease(this, 0);
     }
 
-    /** Lets no new call in. */
-    void refuse() {
-        isShut = true;
+    /** Rejects calls that begin from now on; does not wait. */
+    void rejectCalls() {
+        isClosed = true;
     }
 
-    /** Waits until the call under way has come back; it does by its deadline. */
-    void shut() {
-        isShut = true;
+    /** Rejects later calls and waits until the call under way returns, which it does by its deadline. */
+    void close() {
+        isClosed = true;
         while (!BUSY.compareAndSet(this, 0, 1)) {
             Thread.yield();
         }
@@ -157,7 +156,7 @@ final class CallFrame {
         return true;
     }
 
-    /** The same; the buffers' bytes are those from position to limit, and their positions stay. */
+    /** As above, for the bytes from position to limit, which stay unchanged. */
     boolean put(final ByteBuffer data, final int classId, final ByteBuffer key) {
         if (data == null) {
             return false;
@@ -203,10 +202,11 @@ final class CallFrame {
     }
 
     /**
-     * Fills the entry with where the bytes are. Nothing is copied; {@link #letGo} follows when C is back. The pieces
-     * are asked for once: a thread that uses the buffer against its contract can change bytes, and not where they end.
+     * Fills the entry with the addresses of the record's bytes, without a copy; {@link #releaseBorrowed} follows when C
+     * returns. Reads the pieces once: a thread that uses the buffer against its contract can change the bytes, but not
+     * their length.
      */
-    boolean lend(final RecordBuffer record, final int classId) {
+    boolean putBorrowed(final RecordBuffer record, final int classId) {
         if (record == null || classId < 0 || classId > U16_MAX) {
             return false;
         }
@@ -218,12 +218,12 @@ final class CallFrame {
         return true;
     }
 
-    void letGo() {
+    void releaseBorrowed() {
         payloadInUse = null;
         keyInUse = null;
     }
 
-    /** Fills an entry of `len` bytes of payload with its key alone. */
+    /** Fills the entry of a payload of `len` bytes with the key only. */
     boolean putKey(final byte[] key, final int keyOff, final int keyLen, final int len, final int classId) {
         if (keyLen != 0 && (key == null || isOutside(key.length, keyOff, keyLen))) {
             return false;
@@ -287,8 +287,8 @@ final class CallFrame {
         return memory.get(JAVA_LONG, ENTRY_KEY);
     }
 
-    /** Gives the caller what C has filled. */
-    void position(final Position out) {
+    /** Copies the position that C has filled to the caller's. */
+    void copyPosition(final Position out) {
         if (out != null) {
             out.set(memory.get(JAVA_LONG, POSITION_LSN), memory.get(JAVA_LONG, POSITION_SEQ),
                 memory.get(JAVA_INT, POSITION_EPOCH),

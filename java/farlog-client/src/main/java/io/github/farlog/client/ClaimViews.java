@@ -28,7 +28,7 @@ final class ClaimViews {
         while (arena.scope().isAlive()) {
             try {
                 arena.close();
-            } catch (final IllegalStateException inUse) { // a native call of the application holds a claim: it will come back
+            } catch (final IllegalStateException inUse) { // a native call of the application uses a claim; it will end
                 Thread.yield();
             }
         }

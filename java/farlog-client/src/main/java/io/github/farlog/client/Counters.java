@@ -23,7 +23,7 @@ public final class Counters {
         private final MemorySegment values; // on the heap
 
         private Member(final MemorySegment counters) {
-            values = Cold.copy(counters);
+            values = NativeCalls.copy(counters);
         }
 
         /**
@@ -38,7 +38,7 @@ public final class Counters {
     }
 
     private Counters(final MemorySegment counters, final List<Member> members) {
-        values = Cold.copy(counters);
+        values = NativeCalls.copy(counters);
         this.members = members;
         p50 = quantile(counters, 0.5);
         p99 = quantile(counters, 0.99);
@@ -53,8 +53,8 @@ public final class Counters {
             final MemorySegment error = arena.allocate(Structs.ERROR);
             final boolean isPrivate = countersDir != null && countersDir.isEmpty();
             final int code = isPrivate ? Result.NOT_FOUND.code()
-                : (int) Native.Counts.READ.invokeExact(Cold.text(arena, "counters folder", countersDir),
-                    Cold.uuid(arena, ringUuid),
+                : (int) Native.Counts.READ.invokeExact(NativeCalls.text(arena, "counters folder", countersDir),
+                    NativeCalls.uuid(arena, ringUuid),
                     counters.address(), error.address());
             if (code != 0) {
                 counters.fill((byte) 0);
@@ -78,8 +78,9 @@ public final class Counters {
         final MemorySegment seen = arena.allocate(MEMBER_COUNTERS, Structs.MEMBER_COUNT_MAX);
         final MemorySegment count = arena.allocate(ValueLayout.JAVA_INT);
         final MemorySegment error = arena.allocate(Structs.ERROR);
-        final int code = (int) Native.Counts.READ_MEMBERS.invokeExact(Cold.text(arena, "counters folder", countersDir),
-            Cold.uuid(arena, ringUuid),
+        final int code = (int) Native.Counts.READ_MEMBERS.invokeExact(
+            NativeCalls.text(arena, "counters folder", countersDir),
+            NativeCalls.uuid(arena, ringUuid),
             seen.address(), Structs.MEMBER_COUNT_MAX, count.address(), error.address());
         return code == 0
             ? seen.elements(MEMBER_COUNTERS).limit(count.get(ValueLayout.JAVA_INT, 0)).map(Member::new).toList()

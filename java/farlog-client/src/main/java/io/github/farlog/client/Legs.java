@@ -28,18 +28,18 @@ final class Legs {
     }
 
     private static void fill(final Arena arena, final MemorySegment s, final RouteLeg leg) throws FarlogException {
-        Structs.setLong(s, ROUTE_LEG, "name", Cold.text(arena, "leg's name", leg.name()));
-        Structs.setLong(s, ROUTE_LEG, "uri", Cold.text(arena, "uri", leg.uri()));
+        Structs.setLong(s, ROUTE_LEG, "name", NativeCalls.text(arena, "leg's name", leg.name()));
+        Structs.setLong(s, ROUTE_LEG, "uri", NativeCalls.text(arena, "uri", leg.uri()));
         Structs.setLong(s, ROUTE_LEG, "classes", classes(arena, leg.classes()));
         Structs.setInt(s, ROUTE_LEG, "class_count", leg.classes().size());
         Structs.setInt(s, ROUTE_LEG, "criticality_min", leg.criticalityMin());
         Structs.setInt(s, ROUTE_LEG, "is_required", leg.required() ? 1 : 0);
         Structs.setInt(s, ROUTE_LEG, "policy", leg.policy().ordinal());
-        Structs.setLong(s, ROUTE_LEG, "spill_uri", Cold.text(arena, "spill", leg.spillUri()));
+        Structs.setLong(s, ROUTE_LEG, "spill_uri", NativeCalls.text(arena, "spill", leg.spillUri()));
         Structs.setInt(s, ROUTE_LEG, "spill_level", leg.spillLevel() == null ? 0 : leg.spillLevel().code());
         Structs.setLong(s, ROUTE_LEG, "buffer_bytes", leg.bufferBytes());
         s.asSlice(Structs.off(ROUTE_LEG, "config"), Structs.WRITER_CONFIG.byteSize())
-            .copyFrom(Cold.writerConfig(arena, leg.uri(), leg.options()));
+            .copyFrom(NativeCalls.writerConfig(arena, leg.uri(), leg.options()));
     }
 
     private static long classes(final Arena arena, final List<RouteLeg.Classes> ranges) {
@@ -54,9 +54,10 @@ final class Legs {
 
     static MemorySegment options(final Arena arena, final RouteOptions options) throws FarlogException {
         final MemorySegment s = arena.allocate(ROUTE_OPTIONS);
-        Structs.setLong(s, ROUTE_OPTIONS, "spill_dir", Cold.text(arena, "spill folder", options.spillDir()));
-        Structs.setLong(s, ROUTE_OPTIONS, "writer_name", Cold.text(arena, "writer name", options.name()));
-        Structs.setLong(s, ROUTE_OPTIONS, "counters_dir", Cold.text(arena, "counters folder", options.countersDir()));
+        Structs.setLong(s, ROUTE_OPTIONS, "spill_dir", NativeCalls.text(arena, "spill folder", options.spillDir()));
+        Structs.setLong(s, ROUTE_OPTIONS, "writer_name", NativeCalls.text(arena, "writer name", options.name()));
+        Structs.setLong(s, ROUTE_OPTIONS, "counters_dir",
+            NativeCalls.text(arena, "counters folder", options.countersDir()));
         Structs.setInt(s, ROUTE_OPTIONS, "wait", options.spinning() ? 1 : 0);
         return s;
     }

@@ -38,8 +38,9 @@ public final class Reader implements AutoCloseable {
             Structs.setInt(config, Structs.READER_CONFIG, "start", options.start().ordinal());
             Structs.setInt(config, Structs.READER_CONFIG, "is_drain", options.draining() ? 1 : 0);
             Structs.setLong(config, Structs.READER_CONFIG, "lsn", options.lsn());
-            Structs.setLong(config, Structs.READER_CONFIG, "ring_uuid", Cold.uuids(arena, uri, options.ringUuids()));
-            return new Reader(Cold.open(arena, uri, config, Native.Readers.OPEN));
+            Structs.setLong(config, Structs.READER_CONFIG, "ring_uuid",
+                NativeCalls.uuids(arena, uri, options.ringUuids()));
+            return new Reader(NativeCalls.open(arena, uri, config, Native.Readers.OPEN));
         }
     }
 
@@ -129,7 +130,7 @@ public final class Reader implements AutoCloseable {
             return;
         }
         isClosed = true;
-        frame.shut();
+        frame.close();
         try {
             Native.Readers.CLOSE.invokeExact(handle);
         } catch (final Throwable thrown) {

@@ -26,8 +26,9 @@ public final class Ring {
             Structs.setInt(config, RING_CONFIG, "stream_id", options.streamId());
             Structs.setInt(config, RING_CONFIG, "is_forced", options.forced() ? 1 : 0);
             Structs.setLong(config, RING_CONFIG, "salt", options.salt());
-            Structs.setLong(config, RING_CONFIG, "stream_name", Cold.text(arena, "stream name", options.streamName()));
-            Cold.runOrThrow(arena, uri,
+            Structs.setLong(config, RING_CONFIG, "stream_name",
+                NativeCalls.text(arena, "stream name", options.streamName()));
+            NativeCalls.runOrThrow(arena, uri,
                 (text, error) -> (int) Native.Rings.FORMAT.invokeExact(text, config.address(), error));
         }
     }
@@ -42,7 +43,7 @@ public final class Ring {
     public static RingStatus inspect(final String uri) throws FarlogException {
         try (Arena arena = Arena.ofConfined()) {
             final MemorySegment status = arena.allocate(Structs.RING_STATUS);
-            Cold.runOrThrow(arena, uri,
+            NativeCalls.runOrThrow(arena, uri,
                 (text, error) -> (int) Native.Rings.INSPECT.invokeExact(text, status.address(), error));
             return RingStatus.of(status);
         }
@@ -58,7 +59,8 @@ public final class Ring {
      */
     public static void fence(final String uri, final int epochMin) throws FarlogException {
         try (Arena arena = Arena.ofConfined()) {
-            Cold.runOrThrow(arena, uri, (text, error) -> (int) Native.Rings.FENCE.invokeExact(text, epochMin, error));
+            NativeCalls.runOrThrow(arena, uri,
+                (text, error) -> (int) Native.Rings.FENCE.invokeExact(text, epochMin, error));
         }
     }
 
@@ -72,7 +74,7 @@ public final class Ring {
     public static Contract probe(final String uri) throws FarlogException {
         try (Arena arena = Arena.ofConfined()) {
             final MemorySegment contract = arena.allocate(Structs.CONTRACT);
-            Cold.runOrThrow(arena, uri,
+            NativeCalls.runOrThrow(arena, uri,
                 (text, error) -> (int) Native.Rings.PROBE.invokeExact(text, contract.address(), error));
             return Contract.of(contract);
         }

@@ -18,17 +18,17 @@ public final class RingFile {
     private static final String MEM = "mem:";
 
     /** A file, and what it was when it was looked at. */
-    private record Seen(Path path, Object key) {
+    private record HandledEvents(Path path, Object key) {
         boolean isInPlace() {
             return key.equals(keyOf(path));
         }
     }
 
-    private final List<Seen> files;
+    private final List<HandledEvents> files;
     /** So many of them may be gone. */
     private final int spareCount;
 
-    private RingFile(final List<Seen> files, final int spareCount) {
+    private RingFile(final List<HandledEvents> files, final int spareCount) {
         this.files = files;
         this.spareCount = spareCount;
     }
@@ -41,12 +41,12 @@ public final class RingFile {
      */
     public static RingFile of(final String uri) {
         final List<String> members = Members.of(uri);
-        final List<Seen> files = new ArrayList<>();
+        final List<HandledEvents> files = new ArrayList<>();
         for (final String member : members) {
             final Path path = pathOf(member);
             final Object key = path == null ? null : keyOf(path);
             if (key != null) {
-                files.add(new Seen(path, key));
+                files.add(new HandledEvents(path, key));
             }
         }
         return new RingFile(List.copyOf(files), members.size() - Members.needed(uri));
@@ -74,7 +74,7 @@ public final class RingFile {
      */
     public boolean isInPlace() {
         int goneCount = 0;
-        for (final Seen file : files) {
+        for (final HandledEvents file : files) {
             goneCount += file.isInPlace() ? 0 : 1;
         }
         return goneCount <= spareCount;

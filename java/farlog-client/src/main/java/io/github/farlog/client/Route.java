@@ -82,7 +82,7 @@ public final class Route implements AutoCloseable {
      */
     public static Route open(final String uri, final RouteOptions options) throws FarlogException {
         try (Arena arena = Arena.ofConfined()) {
-            return new Route(Cold.open(arena, uri, Legs.options(arena, options), Native.Routes.OPEN_NAME));
+            return new Route(NativeCalls.open(arena, uri, Legs.options(arena, options), Native.Routes.OPEN_NAME));
         }
     }
 
@@ -102,7 +102,7 @@ public final class Route implements AutoCloseable {
         try (Arena arena = Arena.ofConfined()) {
             final MemorySegment config = Legs.config(arena, legs);
             final MemorySegment opened = arena.allocate(Long.BYTES, Long.BYTES);
-            Cold.runOrThrow(arena, Objects.requireNonNull(name, "name"), (text, error) -> {
+            NativeCalls.runOrThrow(arena, Objects.requireNonNull(name, "name"), (text, error) -> {
                 Structs.setLong(config, Structs.ROUTE_CONFIG, "name", text);
                 return (int) Native.Routes.OPEN.invokeExact(config.address(), opened.address(), error);
             });
@@ -119,7 +119,7 @@ public final class Route implements AutoCloseable {
      * @param criticality 0 or more: legs take records from a criticality on
      * @param deadlineNanos from now; 0 = each leg's own
      * @param out is filled; may be null
-     * @return OK, NOT_FOUND, FULL, FENCED, TOO_LARGE, CLOSED, INVALID or UNKNOWN, as told above. Of several refusals
+     * @return OK, NOT_FOUND, FULL, FENCED, TOO_LARGE, CLOSED, INVALID or UNKNOWN, as told above. Of several failures
      * the first of CLOSED, FENCED, TOO_LARGE, INVALID, FULL
      */
     public Result append(final MemorySegment data, final int classId, final MemorySegment key, final int criticality,
@@ -217,9 +217,9 @@ public final class Route implements AutoCloseable {
             return refuse(left, out);
         }
         try {
-            return frame.lend(record, classId) ? append(criticality, left, out) : refuse(Result.INVALID, out);
+            return frame.putBorrowed(record, classId) ? append(criticality, left, out) : refuse(Result.INVALID, out);
         } finally {
-            frame.letGo();
+            frame.releaseBorrowed();
             turn.unlock();
         }
     }
@@ -329,7 +329,7 @@ public final class Route implements AutoCloseable {
         isClosing = true;
         turn.lock();
         try {
-            awaitLegs(deadlineNanos == 0 ? CLOSE_NANOS : Cold.deadline(deadlineNanos)); // stats goes on meanwhile
+            awaitLegs(deadlineNanos == 0 ? CLOSE_NANOS : NativeCalls.deadline(deadlineNanos)); // stats still works
             life.writeLock().lock();
             try {
                 closeResult = end();
@@ -344,9 +344,9 @@ public final class Route implements AutoCloseable {
 
     private Result end() {
         try {
-            final int ended = (int) Native.Routes.END.invokeExact(handle, Cold.AT_ONCE);
+            final int ended = (int) Native.Routes.END.invokeExact(handle, NativeCalls.AT_ONCE);
             last = readStats();
-            final int closed = (int) Native.Routes.CLOSE.invokeExact(handle, Cold.AT_ONCE);
+            final int closed = (int) Native.Routes.CLOSE.invokeExact(handle, NativeCalls.AT_ONCE);
             return Result.of(closed == 0 ? ended : closed);
         } catch (final Throwable thrown) {
             throw Native.unexpected(thrown);
@@ -360,7 +360,7 @@ public final class Route implements AutoCloseable {
         if (isClosing) {
             return ENDED;
         }
-        long left = Cold.deadline(deadlineNanos);
+        long left = NativeCalls.deadline(deadlineNanos);
         if (!turn.tryLock()) {
             left = await(left);
         }
@@ -384,7 +384,7 @@ public final class Route implements AutoCloseable {
                 final long left = deadlineNanos - (System.nanoTime() - start);
                 try {
                     return turn.tryLock(left, TimeUnit.NANOSECONDS)
-                        ? Math.max(Cold.AT_ONCE, deadlineNanos - (System.nanoTime() - start)) : LATE;
+                        ? Math.max(NativeCalls.AT_ONCE, deadlineNanos - (System.nanoTime() - start)) : LATE;
                 } catch (final InterruptedException e) {
                     isInterrupted = true;
                 }

@@ -5,7 +5,6 @@ import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
 import java.util.Arrays;
 import java.util.List;
-import java.util.UUID;
 
 /**
  * A ring's one writer, for any number of threads, platform or virtual. They write their records side by side and share
@@ -18,32 +17,18 @@ import java.util.UUID;
  *
  * <p><b>Allocation.</b> None once there is a buffer for each thread that is inside a call at the same time.
  */
-public final class SharedWriter implements RecordSink {
-    private final long handle;
-    private final Contract contract;
-    private final Recovery recovery;
-    private final RingStatus identity;
-    private final WriterOptions options;
+public final class SharedWriter extends RingWriter implements RecordSink {
+    private static final Functions FUNCTIONS = new Functions(Native.Shared.CONTRACT, Native.Shared.RECOVERY,
+        Native.Shared.RING, Native.Shared.CURSORS, Native.Replacing.SHARED_MEMBERS, Native.Replacing.SHARED,
+        Native.Shared.CLOSE);
+
     private final Object growing = new Object();
     private volatile CallFrame[] frames;
     private volatile boolean isClosing;
-    private Result closeResult = Result.OK; // guarded by this
-    private boolean isClosed; // guarded by this
 
     private SharedWriter(final WriterOptions options, final long handle) {
-        this.options = options;
-        this.handle = handle;
-        try {
-            final MemorySegment found = Native.view((long) Native.Shared.CONTRACT.invokeExact(handle),
-                Structs.CONTRACT.byteSize());
-            contract = Contract.of(found);
-            recovery = Recovery
-                .of(Native.view((long) Native.Shared.RECOVERY.invokeExact(handle), Structs.RECOVERY.byteSize()));
-        } catch (final Throwable thrown) {
-            throw Native.unexpected(thrown);
-        }
-        identity = Cold.ring(handle, Native.Shared.RING);
-        frames = new CallFrame[] {new CallFrame(identity.recordLenMax())};
+        super(options, handle, FUNCTIONS);
+        frames = new CallFrame[] {new CallFrame(ring().recordLenMax())};
     }
 
     /**
@@ -58,12 +43,12 @@ public final class SharedWriter implements RecordSink {
     public static SharedWriter open(final String uri, final WriterOptions options) throws FarlogException {
         final long handle;
         try (Arena arena = Arena.ofConfined()) {
-            handle = Cold.open(arena, uri, Cold.writerConfig(arena, uri, options), Native.Shared.OPEN);
+            handle = NativeCalls.open(arena, uri, NativeCalls.writerConfig(arena, uri, options), Native.Shared.OPEN);
         }
         try {
             return new SharedWriter(options, handle);
         } catch (final RuntimeException e) {
-            closeHandle(handle);
+            closeHandle(handle, FUNCTIONS);
             throw e;
         }
     }
@@ -80,12 +65,12 @@ public final class SharedWriter implements RecordSink {
      */
     public Result append(final MemorySegment data, final int classId, final MemorySegment key, final long deadlineNanos,
         final Position out) {
-        final CallFrame frame = take();
+        final CallFrame frame = enterFrame();
         if (frame == null) {
-            return refuse(Result.CLOSED, out);
+            return reject(Result.CLOSED, out);
         }
         try {
-            return frame.put(data, classId, key) ? append(frame, deadlineNanos, out) : refuse(Result.INVALID, out);
+            return frame.put(data, classId, key) ? append(frame, deadlineNanos, out) : reject(Result.INVALID, out);
         } finally {
             frame.leave();
         }
@@ -103,12 +88,12 @@ public final class SharedWriter implements RecordSink {
      */
     public Result append(final ByteBuffer data, final int classId, final ByteBuffer key, final long deadlineNanos,
         final Position out) {
-        final CallFrame frame = take();
+        final CallFrame frame = enterFrame();
         if (frame == null) {
-            return refuse(Result.CLOSED, out);
+            return reject(Result.CLOSED, out);
         }
         try {
-            return frame.put(data, classId, key) ? append(frame, deadlineNanos, out) : refuse(Result.INVALID, out);
+            return frame.put(data, classId, key) ? append(frame, deadlineNanos, out) : reject(Result.INVALID, out);
         } finally {
             frame.leave();
         }
@@ -129,15 +114,14 @@ public final class SharedWriter implements RecordSink {
      * @return as {@link #append(MemorySegment, int, MemorySegment, long, Position)}
      */
     public Result append(final byte[] data, final int off, final int len, final int classId, final byte[] key,
-        final int keyOff,
-        final int keyLen, final long deadlineNanos, final Position out) {
-        final CallFrame frame = take();
+        final int keyOff, final int keyLen, final long deadlineNanos, final Position out) {
+        final CallFrame frame = enterFrame();
         if (frame == null) {
-            return refuse(Result.CLOSED, out);
+            return reject(Result.CLOSED, out);
         }
         try {
             return frame.put(data, off, len, classId, key, keyOff, keyLen) ? append(frame, deadlineNanos, out)
-                : refuse(Result.INVALID, out);
+                : reject(Result.INVALID, out);
         } finally {
             frame.leave();
         }
@@ -153,14 +137,14 @@ public final class SharedWriter implements RecordSink {
      * @return as {@link #append(MemorySegment, int, MemorySegment, long, Position)}
      */
     public Result append(final RecordBuffer record, final int classId, final long deadlineNanos, final Position out) {
-        final CallFrame frame = take();
+        final CallFrame frame = enterFrame();
         if (frame == null) {
-            return refuse(Result.CLOSED, out);
+            return reject(Result.CLOSED, out);
         }
         try {
-            return frame.lend(record, classId) ? append(frame, deadlineNanos, out) : refuse(Result.INVALID, out);
+            return frame.putBorrowed(record, classId) ? append(frame, deadlineNanos, out) : reject(Result.INVALID, out);
         } finally {
-            frame.letGo();
+            frame.releaseBorrowed();
             frame.leave();
         }
     }
@@ -174,14 +158,14 @@ public final class SharedWriter implements RecordSink {
      * @return as {@link Writer#resolve}
      */
     public Result resolve(final long lsn, final long deadlineNanos, final Position out) {
-        final CallFrame frame = take();
+        final CallFrame frame = enterFrame();
         if (frame == null) {
-            return refuse(Result.CLOSED, out);
+            return reject(Result.CLOSED, out);
         }
         try {
-            final int code = (int) Native.Shared.RESOLVE.invokeExact(handle, lsn, Cold.deadline(deadlineNanos),
+            final int code = (int) Native.Shared.RESOLVE.invokeExact(handle, lsn, NativeCalls.deadline(deadlineNanos),
                 frame.positionAddress());
-            frame.position(out);
+            frame.copyPosition(out);
             return Result.of(code);
         } catch (final Throwable thrown) {
             throw Native.unexpected(thrown);
@@ -217,12 +201,12 @@ public final class SharedWriter implements RecordSink {
 
     @Override
     public Level levelMax() {
-        return contract.level();
+        return contract().level();
     }
 
     @Override
     public int recordLenMax() {
-        return identity.recordLenMax();
+        return ring().recordLenMax();
     }
 
     @Override
@@ -230,155 +214,24 @@ public final class SharedWriter implements RecordSink {
         return List.of();
     }
 
-    /**
-     * What the region attests.
-     *
-     * @return as it was when the writer opened
-     */
-    public Contract contract() {
-        return contract;
-    }
-
-    /**
-     * What opening found.
-     *
-     * @return as printed by tools
-     */
-    public Recovery recovery() {
-        return recovery;
-    }
-
-    /**
-     * The ring's identity and sizes.
-     *
-     * @return as they were when the writer opened
-     */
-    public RingStatus ring() {
-        return identity;
-    }
-
-    /**
-     * The writer's positions. Cold.
-     *
-     * @return now; null when closed
-     */
-    public Cursors cursors() {
-        final CallFrame frame = take();
-        if (frame == null) {
-            return null;
-        }
-        try (Arena arena = Arena.ofConfined()) {
-            final MemorySegment cursors = arena.allocate(Structs.CURSORS);
-            Native.Shared.CURSORS.invokeExact(handle, cursors.address());
-            return Cursors.of(cursors);
-        } catch (final Throwable thrown) {
-            throw Native.unexpected(thrown);
-        } finally {
-            frame.leave();
-        }
-    }
-
-    /**
-     * The writer's numbers. Cold.
-     *
-     * @return now; null when closed
-     */
     @Override
-    public Counters counters() {
-        final Cursors cursors = cursors();
-        return cursors == null ? null
-            : Counters.read(options.countersDir(), identity.ringUuid(), cursors, options.level());
-    }
-
-    /**
-     * The rings of a stream that has several, as the writer has them now. Cold.
-     *
-     * @return in the order of the URI; empty of a writer of one ring; null when closed
-     */
-    public List<WriterMember> members() {
-        final CallFrame frame = take();
-        if (frame == null) {
-            return null;
-        }
-        try {
-            return WriterMember.of(handle, Native.Replacing.SHARED_MEMBERS);
-        } finally {
-            frame.leave();
-        }
-    }
-
-    /**
-     * Has a member be another, blank ring from now on, for good: for who opened {@code members:} by a grant of his own
-     * and is told so by the control plane. It counts when it has all that is not stored; until then the stream goes on
-     * with the others. Any thread; does not wait for the network. The next opening is told by its grant.
-     *
-     * @param member from 0, in the order of the URI
-     * @param uri of the new ring
-     * @param ringUuid its identity
-     * @param token lets this writer in; null = none is needed
-     * @throws FarlogException CLOSED, INVALID (no such member; the URI or identity is missing), UNSUPPORTED (the writer
-     * has one ring)
-     */
-    public void replaceMember(final int member, final String uri, final UUID ringUuid, final GrantToken token)
-        throws FarlogException {
-        final CallFrame frame = take();
-        if (frame == null) {
-            throw WriterMember.closed(member, uri);
-        }
-        try {
-            WriterMember.replace(handle, member, uri, ringUuid, token, Native.Replacing.SHARED);
-        } finally {
-            frame.leave();
-        }
-    }
-
-    /**
-     * Refuses new appends with {@link Result#CLOSED}, waits for those under way, flushes and gives the lock back. May
-     * be called twice and from any thread.
-     */
-    @Override
-    public void close() {
-        closeAndTell();
-    }
-
-    /**
-     * As {@link #close}, with the last flush's result.
-     *
-     * @return OK or UNKNOWN
-     */
-    public synchronized Result closeAndTell() {
-        if (!isClosed) {
-            isClosed = true;
-            shutFrames();
-            closeResult = closeHandle(handle);
-        }
-        return closeResult;
-    }
-
-    private void shutFrames() {
+    void endCalls() {
         final CallFrame[] all;
         synchronized (growing) { // no frame is added after this
             isClosing = true;
             all = frames;
         }
         for (final CallFrame frame : all) {
-            frame.refuse();
+            frame.rejectCalls();
         }
         for (final CallFrame frame : all) {
-            frame.shut();
+            frame.close();
         }
     }
 
-    private static Result closeHandle(final long handle) {
-        try {
-            return Result.of((int) Native.Shared.CLOSE.invokeExact(handle));
-        } catch (final Throwable thrown) {
-            throw Native.unexpected(thrown);
-        }
-    }
-
-    /** A frame of its own for the call; null when closed. A thread begins at the same one each time. */
-    CallFrame take() {
+    /** A free frame. A thread begins its search at the same frame each time. */
+    @Override
+    CallFrame enterFrame() {
         final CallFrame[] all = frames;
         final int start = (int) (Thread.currentThread().threadId() % all.length);
         for (int i = start; i < all.length; i++) {
@@ -391,21 +244,21 @@ public final class SharedWriter implements RecordSink {
                 return all[i];
             }
         }
-        return isClosing ? null : takeNew();
+        return isClosing ? null : addFrame();
     }
 
     /**
-     * All are in use: there is one thread more inside than ever before. There is no bound but the threads of the
-     * operating system, as a virtual one holds its carrier: to wait here for another's call would be a wait that the
-     * deadline does not count.
+     * All frames are in use: more threads are inside a call than ever before. The number of operating-system threads
+     * bounds the frames, since a virtual thread pins its carrier during a call. To wait here for the call of another
+     * thread would be a wait outside the deadline.
      */
-    private CallFrame takeNew() {
+    private CallFrame addFrame() {
         synchronized (growing) {
             if (isClosing) {
                 return null;
             }
             final CallFrame[] more = Arrays.copyOf(frames, frames.length + 1);
-            final CallFrame frame = new CallFrame(identity.recordLenMax());
+            final CallFrame frame = new CallFrame(ring().recordLenMax());
             frame.enter();
             more[frames.length] = frame;
             frames = more;
@@ -416,16 +269,16 @@ public final class SharedWriter implements RecordSink {
     private Result append(final CallFrame frame, final long deadlineNanos, final Position out) {
         try {
             final int code = (int) Native.Shared.APPEND.invokeExact(handle, frame.entryAddress(),
-                Cold.deadline(deadlineNanos),
+                NativeCalls.deadline(deadlineNanos),
                 frame.positionAddress());
-            frame.position(out);
+            frame.copyPosition(out);
             return Result.of(code);
         } catch (final Throwable thrown) {
             throw Native.unexpected(thrown);
         }
     }
 
-    private static Result refuse(final Result why, final Position out) {
+    private static Result reject(final Result why, final Position out) {
         if (out != null) {
             out.clear();
         }

@@ -3,8 +3,6 @@ package io.github.farlog.client;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
-import java.util.List;
-import java.util.UUID;
 
 /**
  * A ring's one writer.
@@ -22,33 +20,19 @@ import java.util.UUID;
  * <p><b>Allocation.</b> Hot calls allocate nothing once the buffers have grown to the longest record, and throw
  * nothing. {@code out} may be null.
  */
-public final class Writer implements AutoCloseable {
+public final class Writer extends RingWriter {
+    private static final Functions FUNCTIONS = new Functions(Native.Writers.CONTRACT, Native.Writers.RECOVERY,
+        Native.Writers.RING, Native.Writers.CURSORS, Native.Replacing.WRITER_MEMBERS, Native.Replacing.WRITER,
+        Native.Writers.CLOSE);
+
     private final CallFrame frame;
-    private final long handle;
-    private final Contract contract;
-    private final Recovery recovery;
-    private final RingStatus identity;
-    private final WriterOptions options;
     private final ClaimViews views;
     private Result lastResult = Result.OK; // of the thread that appends
     private long durableLsn;
-    private Result closeResult = Result.OK; // guarded by this
-    private boolean isClosed; // guarded by this
 
     private Writer(final WriterOptions options, final long handle) {
-        this.options = options;
-        this.handle = handle;
-        try {
-            final MemorySegment found = Native.view((long) Native.Writers.CONTRACT.invokeExact(handle),
-                Structs.CONTRACT.byteSize());
-            contract = Contract.of(found);
-            recovery = Recovery
-                .of(Native.view((long) Native.Writers.RECOVERY.invokeExact(handle), Structs.RECOVERY.byteSize()));
-        } catch (final Throwable thrown) {
-            throw Native.unexpected(thrown);
-        }
-        identity = Cold.ring(handle, Native.Writers.RING);
-        frame = new CallFrame(identity.recordLenMax());
+        super(options, handle, FUNCTIONS);
+        frame = new CallFrame(ring().recordLenMax());
         views = new ClaimViews();
     }
 
@@ -65,12 +49,12 @@ public final class Writer implements AutoCloseable {
     public static Writer open(final String uri, final WriterOptions options) throws FarlogException {
         final long handle;
         try (Arena arena = Arena.ofConfined()) {
-            handle = Cold.open(arena, uri, Cold.writerConfig(arena, uri, options), Native.Writers.OPEN);
+            handle = NativeCalls.open(arena, uri, NativeCalls.writerConfig(arena, uri, options), Native.Writers.OPEN);
         }
         try {
             return new Writer(options, handle);
         } catch (final RuntimeException e) {
-            closeHandle(handle);
+            closeHandle(handle, FUNCTIONS);
             throw e;
         }
     }
@@ -134,8 +118,7 @@ public final class Writer implements AutoCloseable {
      * @return as {@link #append(MemorySegment, int, MemorySegment, long, Position)}
      */
     public Result append(final byte[] data, final int off, final int len, final int classId, final byte[] key,
-        final int keyOff,
-        final int keyLen, final long deadlineNanos, final Position out) {
+        final int keyOff, final int keyLen, final long deadlineNanos, final Position out) {
         if (!frame.enter()) {
             return closed(out);
         }
@@ -200,8 +183,7 @@ public final class Writer implements AutoCloseable {
      * @return as append
      */
     public Result tryAppend(final byte[] data, final int off, final int len, final int classId, final byte[] key,
-        final int keyOff,
-        final int keyLen, final Position out) {
+        final int keyOff, final int keyLen, final Position out) {
         if (!frame.enter()) {
             return closed(out);
         }
@@ -267,8 +249,7 @@ public final class Writer implements AutoCloseable {
      * @return OK, FULL, FENCED, TOO_LARGE, CLOSED or INVALID
      */
     public Result submit(final byte[] data, final int off, final int len, final int classId, final byte[] key,
-        final int keyOff,
-        final int keyLen, final Position out) {
+        final int keyOff, final int keyLen, final Position out) {
         if (!frame.enter()) {
             return closed(out);
         }
@@ -322,7 +303,7 @@ public final class Writer implements AutoCloseable {
             return closed(null);
         }
         try {
-            return keep((int) Native.Writers.WAIT.invokeExact(handle, endLsn, Cold.deadline(deadlineNanos)));
+            return keep((int) Native.Writers.WAIT.invokeExact(handle, endLsn, NativeCalls.deadline(deadlineNanos)));
         } catch (final Throwable thrown) {
             throw Native.unexpected(thrown);
         } finally {
@@ -375,7 +356,7 @@ public final class Writer implements AutoCloseable {
             return closed(out);
         }
         try {
-            final int code = (int) Native.Writers.COMMIT.invokeExact(handle, Cold.deadline(deadlineNanos),
+            final int code = (int) Native.Writers.COMMIT.invokeExact(handle, NativeCalls.deadline(deadlineNanos),
                 frame.positionAddress());
             return keep(code, out);
         } catch (final Throwable thrown) {
@@ -400,7 +381,7 @@ public final class Writer implements AutoCloseable {
             return closed(out);
         }
         try {
-            return keep((int) Native.Writers.RESOLVE.invokeExact(handle, lsn, Cold.deadline(deadlineNanos),
+            return keep((int) Native.Writers.RESOLVE.invokeExact(handle, lsn, NativeCalls.deadline(deadlineNanos),
                 frame.positionAddress()), out);
         } catch (final Throwable thrown) {
             throw Native.unexpected(thrown);
@@ -421,7 +402,7 @@ public final class Writer implements AutoCloseable {
             return closed(out);
         }
         try {
-            return keep((int) Native.Writers.HEARTBEAT.invokeExact(handle, Cold.deadline(deadlineNanos),
+            return keep((int) Native.Writers.HEARTBEAT.invokeExact(handle, NativeCalls.deadline(deadlineNanos),
                 frame.positionAddress()), out);
         } catch (final Throwable thrown) {
             throw Native.unexpected(thrown);
@@ -439,138 +420,22 @@ public final class Writer implements AutoCloseable {
         return lastResult;
     }
 
-    /**
-     * What the region attests.
-     *
-     * @return as it was when the writer opened
-     */
-    public Contract contract() {
-        return contract;
-    }
-
-    /**
-     * What opening found.
-     *
-     * @return as printed by tools
-     */
-    public Recovery recovery() {
-        return recovery;
-    }
-
-    /**
-     * The ring's identity and sizes.
-     *
-     * @return as they were when the writer opened
-     */
-    public RingStatus ring() {
-        return identity;
-    }
-
-    /**
-     * The writer's positions. Cold.
-     *
-     * @return now; null when closed
-     */
-    public Cursors cursors() {
-        if (!frame.enter()) {
-            return null;
-        }
-        try (Arena arena = Arena.ofConfined()) {
-            final MemorySegment cursors = arena.allocate(Structs.CURSORS);
-            Native.Writers.CURSORS.invokeExact(handle, cursors.address());
-            return Cursors.of(cursors);
-        } catch (final Throwable thrown) {
-            throw Native.unexpected(thrown);
-        } finally {
-            frame.leave();
-        }
-    }
-
-    /**
-     * The writer's numbers. Cold.
-     *
-     * @return now; null when closed
-     */
-    public Counters counters() {
-        final Cursors cursors = cursors();
-        return cursors == null ? null
-            : Counters.read(options.countersDir(), identity.ringUuid(), cursors, options.level());
-    }
-
-    /**
-     * The rings of a stream that has several, as the writer has them now. Cold.
-     *
-     * @return in the order of the URI; empty of a writer of one ring; null when closed
-     */
-    public List<WriterMember> members() {
-        if (!frame.enter()) {
-            return null;
-        }
-        try {
-            return WriterMember.of(handle, Native.Replacing.WRITER_MEMBERS);
-        } finally {
-            frame.leave();
-        }
-    }
-
-    /**
-     * As {@link SharedWriter#replaceMember}; waits for the call under way.
-     *
-     * @param member from 0, in the order of the URI
-     * @param uri of the new ring
-     * @param ringUuid its identity
-     * @param token lets this writer in; null = none is needed
-     * @throws FarlogException CLOSED, INVALID (no such member; the URI or identity is missing), UNSUPPORTED (the writer
-     * has one ring)
-     */
-    public void replaceMember(final int member, final String uri, final UUID ringUuid, final GrantToken token)
-        throws FarlogException {
-        if (!frame.enter()) {
-            throw WriterMember.closed(member, uri);
-        }
-        try {
-            WriterMember.replace(handle, member, uri, ringUuid, token, Native.Replacing.WRITER);
-        } finally {
-            frame.leave();
-        }
-    }
-
-    /**
-     * Flushes what is staged and gives the lock back. Waits for the call under way in another thread; calls after it
-     * give {@link Result#CLOSED}. May be called twice and from any thread.
-     */
     @Override
-    public void close() {
-        closeAndTell();
+    CallFrame enterFrame() {
+        return frame.enter() ? frame : null;
     }
 
-    /**
-     * As {@link #close}, with the last flush's result.
-     *
-     * @return OK, or UNKNOWN: what was submitted and not awaited may or may not be durable
-     */
-    public synchronized Result closeAndTell() {
-        if (!isClosed) {
-            isClosed = true;
-            frame.shut();
-            views.close();
-            closeResult = closeHandle(handle);
-        }
-        return closeResult;
-    }
-
-    private static Result closeHandle(final long handle) {
-        try {
-            return Result.of((int) Native.Writers.CLOSE.invokeExact(handle));
-        } catch (final Throwable thrown) {
-            throw Native.unexpected(thrown);
-        }
+    @Override
+    void endCalls() {
+        frame.close();
+        views.close();
     }
 
     private Result append(final long deadlineNanos, final Position out) {
         try {
             return keep(
-                (int) Native.Writers.APPEND.invokeExact(handle, frame.entryAddress(), Cold.deadline(deadlineNanos),
+                (int) Native.Writers.APPEND.invokeExact(handle, frame.entryAddress(),
+                    NativeCalls.deadline(deadlineNanos),
                     frame.positionAddress()),
                 out);
         } catch (final Throwable thrown) {
@@ -600,19 +465,19 @@ public final class Writer implements AutoCloseable {
     }
 
     private Result keep(final int code, final Position out) {
-        frame.position(out);
+        frame.copyPosition(out);
         return keep(code);
     }
 
     private Result invalid(final Position out) {
-        return refuse(Result.INVALID, out);
+        return reject(Result.INVALID, out);
     }
 
     private Result closed(final Position out) {
-        return refuse(Result.CLOSED, out);
+        return reject(Result.CLOSED, out);
     }
 
-    private Result refuse(final Result why, final Position out) {
+    private Result reject(final Result why, final Position out) {
         if (out != null) {
             out.clear();
         }

@@ -38,13 +38,13 @@ public record WriterMember(UUID ringUuid, MemberStatus.State state) {
         throws FarlogException {
         try (Arena arena = Arena.ofConfined()) {
             final MemorySegment ring = arena.allocate(Structs.MEMBER_RING);
-            Structs.setLong(ring, Structs.MEMBER_RING, "ring_uuid", Cold.uuid(arena, ringUuid));
+            Structs.setLong(ring, Structs.MEMBER_RING, "ring_uuid", NativeCalls.uuid(arena, ringUuid));
             if (token != null) {
                 final MemorySegment raw = arena.allocate(Structs.MEMBER_RING.byteSize());
                 token.copyTo(raw);
                 Structs.setLong(ring, Structs.MEMBER_RING, "grant_token", raw.address());
             }
-            Cold.runOrThrow(arena, uri, (text, error) -> {
+            NativeCalls.runOrThrow(arena, uri, (text, error) -> {
                 Structs.setLong(ring, Structs.MEMBER_RING, "uri", text);
                 return (int) function.invokeExact(handle, member, ring.address(), error);
             });

@@ -35,7 +35,9 @@ class AllocationTest {
     private void assertAllocatesNothing(final TestRing ring, final IntFunction<Result> call) throws FarlogException {
         run(ring, call, WARM_UP);
         final List<Long> bytes = new ArrayList<>();
-        int free = 0; // rounds on end; what some appends allocate, and not only those before the compiler was done, shows in one of the last
+        // Rounds in succession without allocation. Appends before the compiler was done may allocate; an append that
+        // allocates now and then shows in one of the last rounds.
+        int free = 0;
         for (int round = 0; round < ROUNDS && free < LAST_ROUNDS; round++) {
             bytes.add(run(ring, call, APPENDS));
             free = bytes.getLast() == 0 ? free + 1 : 0;

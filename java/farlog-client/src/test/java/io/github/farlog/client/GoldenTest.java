@@ -33,7 +33,7 @@ class GoldenTest {
     }
 
     private static String hex(final MemorySegment bytes) {
-        return bytes.byteSize() == 0 ? "-" : HexFormat.of().formatHex(Cold.bytes(bytes));
+        return bytes.byteSize() == 0 ? "-" : HexFormat.of().formatHex(NativeCalls.bytes(bytes));
     }
 
     private void assertRecord(final RecordView record, final String file, final String prefix) {

@@ -41,7 +41,8 @@ class MembersTest {
     }
 
     private WriterOptions options() {
-        return rings.getFirst().options().withDeadline(Duration.ofSeconds(30)); // a member's thread may have to wait for a processor
+        // A member's thread may have to wait for a processor.
+        return rings.getFirst().options().withDeadline(Duration.ofSeconds(30));
     }
 
     @Test
@@ -119,7 +120,7 @@ class MembersTest {
                 "it has all that is not stored");
             final var none = assertThrows(FarlogException.class, () -> writer.replaceMember(3, blank.uri, uuid, null));
             assertEquals(Result.INVALID, none.result(), none.getMessage());
-            writer.closeAndTell();
+            writer.closeWithResult();
             assertEquals(Result.CLOSED,
                 assertThrows(FarlogException.class, () -> writer.replaceMember(1, blank.uri, uuid, null)).result());
         }

@@ -220,7 +220,7 @@ class OutcomeTest {
             assertEquals(Result.OK, writer.poll());
             assertTrue(writer.durableLsn() >= end);
             assertEquals(Result.OK, writer.heartbeat(5_000_000_000L, position));
-            assertEquals(Result.OK, writer.closeAndTell());
+            assertEquals(Result.OK, writer.closeWithResult());
         }
     }
 

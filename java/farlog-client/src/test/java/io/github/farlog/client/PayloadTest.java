@@ -125,7 +125,7 @@ class PayloadTest {
                 assertEquals(Result.OK, result, "seed=" + seed);
                 assertEquals(Result.OK, tail.read(seen), "seed=" + seed);
                 assertEquals(true, seen.nextPayload());
-                assertArrayEquals(data, Cold.bytes(seen.payload()), "seed=" + seed);
+                assertArrayEquals(data, NativeCalls.bytes(seen.payload()), "seed=" + seed);
                 assertEquals(position.lsn(), seen.lsn());
                 assertEquals(position.seq(), seen.seq());
                 assertEquals(false, seen.next());

@@ -106,13 +106,13 @@ class RecordBufferTest {
         final RecordBuffer record = new RecordBuffer(100, 1000, 10);
         final WeakReference<RecordBuffer.Piece> lent = new WeakReference<>(record.payloadPiece());
         final WeakReference<RecordBuffer.Piece> lentKey = new WeakReference<>(record.keyPiece());
-        frame.lend(record, 1);
+        frame.putBorrowed(record, 1);
         record.grow();
         record.growKey();
         System.gc();
         assertNotNull(lent.get());
         assertNotNull(lentKey.get());
-        frame.letGo();
+        frame.releaseBorrowed();
         for (int i = 0; i < GC_MAX && (lent.get() != null || lentKey.get() != null); i++) {
             System.gc();
             Thread.sleep(1);

@@ -77,8 +77,9 @@ final class TestRing implements AutoCloseable {
         Result result = reader.read(batch);
         while (result == Result.OK) {
             while (batch.nextPayload()) {
-                all.add(new Read(batch.lsn(), batch.seq(), batch.epoch(), batch.classId(), Cold.bytes(batch.key()),
-                    Cold.bytes(batch.payload())));
+                all.add(
+                    new Read(batch.lsn(), batch.seq(), batch.epoch(), batch.classId(), NativeCalls.bytes(batch.key()),
+                        NativeCalls.bytes(batch.payload())));
             }
             result = isReleasing ? reader.release(batch) : Result.OK;
             if (result == Result.OK) {

@@ -177,7 +177,7 @@ class ThreadsTest {
             all.add(builder.start(() -> {
                 final Position position = new Position();
                 Result result = Result.OK;
-                // The ring may be full before it is closed, and a disk that others use may take longer than the deadline.
+                // The ring may be full before the writer closes, and a busy disk may take longer than the deadline.
                 for (long number = 1; result == Result.OK || result == Result.FULL
                     || result == Result.UNKNOWN; number++) {
                     result = append(writer, thread, number, 0, position);
@@ -264,7 +264,7 @@ class ThreadsTest {
             waitedFor += calls.get() - before;
             frame.leave();
         }
-        frame.shut();
+        frame.close();
         isOver.set(true);
         for (final Thread thread : all) {
             thread.join();
@@ -307,7 +307,7 @@ class ThreadsTest {
         try (TestRing ring = TestRing.inMemory(1 << 20); SharedWriter writer = ring.shared()) {
             final List<CallFrame> underWay = new ArrayList<>();
             for (int i = 0; i < 1100; i++) {
-                underWay.add(writer.take());
+                underWay.add(writer.enterFrame());
             }
             assertEquals(Result.OK, append(writer, 0, 1, null));
             underWay.forEach(CallFrame::leave);

@@ -36,7 +36,8 @@ final class Application {
             return; // made the archive of its classes
         }
         final Notes notes = new Notes(Path.of(arguments[2]));
-        application.configure(); // before there are threads: SLF4J keeps in memory what others log while the first one makes its logger
+        // Before there are threads: SLF4J keeps the events of other threads in memory while the first makes its logger.
+        application.configure();
         for (int t = 0; t < Notes.THREADS; t++) {
             final int thread = t;
             Thread.ofPlatform().start(() -> application.logOn(thread, notes));

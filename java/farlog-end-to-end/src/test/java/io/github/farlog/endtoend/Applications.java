@@ -14,7 +14,8 @@ final class Applications {
     private static final String LOG4J2 = """
         <Configuration status="error" shutdownHook="disable">
           <Appenders>
-            <Farlog name="farlog" uri="${sys:farlog.test.uri}" level="visible" policy="${sys:farlog.test.policy}" deadline="${sys:farlog.test.deadline}">
+            <Farlog name="farlog" uri="${sys:farlog.test.uri}" level="visible" policy="${sys:farlog.test.policy}"
+                deadline="${sys:farlog.test.deadline}">
               <PatternLayout pattern="%m"/>
             </Farlog>
           </Appenders>

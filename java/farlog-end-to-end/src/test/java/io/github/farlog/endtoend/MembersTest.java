@@ -118,7 +118,9 @@ class MembersTest {
         context.start(new XmlConfiguration(context, new ConfigurationSource(bytes("""
             <Configuration status="error" shutdownHook="disable">
               <Appenders>
-                <Farlog name="farlog" uri="%s" level="visible" policy="block(60s)" deadline="30s"><PatternLayout pattern="%%m"/></Farlog>
+                <Farlog name="farlog" uri="%s" level="visible" policy="block(60s)" deadline="30s">
+                  <PatternLayout pattern="%%m"/>
+                </Farlog>
               </Appenders>
               <Loggers><Root level="info"><AppenderRef ref="farlog"/></Root></Loggers>
             </Configuration>

@@ -101,7 +101,9 @@ class RouteTest {
             context.start(new XmlConfiguration(context, new ConfigurationSource(bytes("""
                 <Configuration status="error" shutdownHook="disable">
                   <Appenders>
-                    <Farlog name="farlog" uri="route:%s" deadline="30s"><PatternLayout pattern="%%m"/><Class level="ERROR" id="7" criticality="critical"/></Farlog>
+                    <Farlog name="farlog" uri="route:%s" deadline="30s">
+                      <PatternLayout pattern="%%m"/><Class level="ERROR" id="7" criticality="critical"/>
+                    </Farlog>
                   </Appenders>
                   <Loggers><Root level="info"><AppenderRef ref="farlog"/></Root></Loggers>
                 </Configuration>

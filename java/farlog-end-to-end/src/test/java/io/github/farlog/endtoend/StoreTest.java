@@ -227,6 +227,7 @@ class StoreTest {
     }
 
     private static void verify() throws Exception {
-        fabric.farlog("verify", fabric.store().toString()); // ends with 1 when anything is missing, altered or out of order
+        // Exits with 1 when anything is missing, altered or out of order.
+        fabric.farlog("verify", fabric.store().toString());
     }
 }

@@ -2,7 +2,7 @@ package io.github.farlog.log4j2;
 
 import io.github.farlog.client.RecordSink;
 import io.github.farlog.client.Result;
-import io.github.farlog.client.gap.Refusals;
+import io.github.farlog.client.gap.FailureReports;
 import io.github.farlog.log4j2.EventClasses.EventClass;
 import java.util.concurrent.TimeUnit;
 import org.apache.logging.log4j.core.Appender;
@@ -43,7 +43,7 @@ public final class FarlogAppender extends AbstractAppender {
 
     private final AppenderSettings settings;
     private final String error;
-    private final Refusals refusals = new Refusals();
+    private final FailureReports failures = new FailureReports();
     private final ThreadLocal<EventBuffer> buffers = ThreadLocal.withInitial(this::newBuffer);
     private volatile int payloadMax;
     private volatile FarlogManager manager;
@@ -82,7 +82,7 @@ public final class FarlogAppender extends AbstractAppender {
             if (error != null) {
                 throw new ConfigurationException(error);
             }
-            ShutdownHook.refuse(settings.configuration());
+            ShutdownHook.check(settings.configuration());
             refuseWrongReferences();
             failover = findFailover();
             final FarlogManager opened = FarlogManager.of(context(), settings.ring());
@@ -118,7 +118,7 @@ public final class FarlogAppender extends AbstractAppender {
             if (result != Result.OK) {
                 tell(result);
                 giveUp(target, event, eventClass, result);
-            } else if (refusals.isTold()) {
+            } else if (failures.hasReported()) {
                 tellTheEnd();
             }
         } finally {
@@ -129,7 +129,7 @@ public final class FarlogAppender extends AbstractAppender {
     @Override
     public boolean stop(final long timeout, final TimeUnit timeUnit) {
         if (isStarted()) {
-            LateCalls.await(settings.configuration());
+            UncountedCalls.await(settings.configuration());
         }
         setStopping();
         boolean isStopped = super.stop(timeout, timeUnit, false);
@@ -159,17 +159,17 @@ public final class FarlogAppender extends AbstractAppender {
     }
 
     private void tell(final Result result) {
-        final long more = refusals.add();
+        final long more = failures.recordFailure();
         if (more >= 0) {
-            LOGGER.error("{}{}", describe(result), Refusals.more(more));
+            LOGGER.error("{}{}", describe(result), FailureReports.more(more));
         }
     }
 
     private void tellTheEnd() {
-        final long more = refusals.end();
+        final long more = failures.recordSuccess();
         if (more >= 0) {
             LOGGER.error("appender \"{}\", ring \"{}\": takes events again{}", getName(), settings.ring().uri(),
-                Refusals.more(more));
+                FailureReports.more(more));
         }
     }
 

@@ -165,7 +165,7 @@ public final class FarlogAppenderBuilder implements Builder<FarlogAppender> {
         final List<Node> children = node == null ? List.of() : List.copyOf(node.getChildren());
         for (final Node child : children) {
             require(child.getType() != null, "unknown element " + child.getName());
-            try (StatusTrap errors = new StatusTrap()) {
+            try (StatusErrorListener errors = new StatusErrorListener()) {
                 configuration.createConfiguration(child, null);
                 require(errors.first() == null || child.getObject() instanceof ClassRule,
                     "element " + child.getName() + ": " + errors.first());
@@ -182,8 +182,8 @@ public final class FarlogAppenderBuilder implements Builder<FarlogAppender> {
             case final Property property -> properties.add(property);
             case final Filter only when filter == null -> filter = only;
             case final Layout<?> only when layout == null -> layout = only;
-            default -> throw new IllegalArgumentException("element " + child.getName()
-                + " is out of place: expected one layout, at most one filter (or one Filters), and any number of Class");
+            default -> throw new IllegalArgumentException("element " + child.getName() + " is out of place: expected "
+                + "one layout, at most one filter (or one Filters), and any number of Class");
         }
     }
 

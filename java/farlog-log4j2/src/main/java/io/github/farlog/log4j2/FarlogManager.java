@@ -5,10 +5,10 @@ import io.github.farlog.client.Position;
 import io.github.farlog.client.RecordBuffer;
 import io.github.farlog.client.RecordSink;
 import io.github.farlog.client.Result;
-import io.github.farlog.client.gap.Doubt;
+import io.github.farlog.client.gap.UnknownRecord;
 import io.github.farlog.client.gap.Gap;
 import io.github.farlog.client.gap.GapLog;
-import io.github.farlog.client.gap.LastWords;
+import io.github.farlog.client.gap.ProcessEndHook;
 import java.nio.charset.StandardCharsets;
 import java.time.Instant;
 import java.util.concurrent.TimeUnit;
@@ -41,10 +41,10 @@ final class FarlogManager extends AbstractManager {
     private final GapSink gapSink = new GapSink();
     private final ReentrantLock reopening = new ReentrantLock();
     private final Thread watch;
-    private final LastWords lastWords;
+    private final ProcessEndHook processEndHook;
     private volatile OpenRing ring;
     private volatile RingSettings settings;
-    private volatile boolean isGone;
+    private volatile boolean isFileMissing;
     private volatile boolean isFenced;
     private volatile boolean isStopped;
     private volatile boolean isClosed;
@@ -55,7 +55,7 @@ final class FarlogManager extends AbstractManager {
         this.ring = OpenRing.open(settings);
         this.stats = RingStats.of(settings.uri());
         this.watch = Thread.ofPlatform().daemon().name("farlog-log4j2-watch").start(this::watch);
-        this.lastWords = new LastWords("farlog-log4j2-end", this::tellBeforeTheEnd);
+        this.processEndHook = new ProcessEndHook("farlog-log4j2-end", this::writeLastGap);
         this.stats.opened(() -> ring.writer());
     }
 
@@ -89,7 +89,8 @@ final class FarlogManager extends AbstractManager {
     @Override
     public void updateData(final Object data) {
         final RingSettings asked = (RingSettings) data;
-        final boolean isRaised = asked.level() != null && asked.level().compareTo(settings.level()) > 0; // a route has none
+        // The level of a route is null.
+        final boolean isRaised = asked.level() != null && asked.level().compareTo(settings.level()) > 0;
         final Level level = isRaised ? asked.level() : settings.level();
         if (isRaised && level.compareTo(ring.writer().levelMax()) > 0) {
             throw new ConfigurationException(
@@ -139,15 +140,15 @@ final class FarlogManager extends AbstractManager {
         gaps.add(Instant.ofEpochSecond(when.getEpochSecond(), when.getNanoOfSecond()), cause);
         stats.dropped.increment();
         if (isClosed) { // asked after the event was noted: the closing thread looks for it after isClosed is set
-            tellUntold();
+            reportLastGap();
         }
     }
 
-    private void tellUntold() {
-        final Gap untold = gaps.takeUntold();
-        if (untold != null) {
+    private void reportLastGap() {
+        final Gap unreported = gaps.takeUnreported();
+        if (unreported != null) {
             LOGGER.error("ring \"{}\" is closed with events dropped that no record tells: {}", settings.uri(),
-                untold.text());
+                unreported.text());
         }
     }
 
@@ -173,7 +174,7 @@ final class FarlogManager extends AbstractManager {
 
     /** An event does not pass the gap that is to stand before it. */
     private Result appendOnce(final EventBuffer buffer, final int classId, final Criticality criticality) {
-        if (isGone) {
+        if (isFileMissing) {
             return Result.NOT_FOUND;
         }
         if (gaps.isPending()) {
@@ -192,7 +193,7 @@ final class FarlogManager extends AbstractManager {
      * @param doubt notes the UNKNOWN; null = nobody asks a second time
      */
     private Result write(final RecordBuffer record, final int classId, final Criticality criticality,
-        final Position position, final Doubt doubt) {
+        final Position position, final UnknownRecord doubt) {
         RecordSink writer = ring.writer();
         Result result = writer.append(record, classId, criticality.ordinal(), 0, position);
         while (result == Result.CLOSED) {
@@ -205,15 +206,15 @@ final class FarlogManager extends AbstractManager {
         }
         if (result == Result.UNKNOWN) {
             if (doubt != null) {
-                doubt.note(writer, position);
+                doubt.set(writer, position);
             }
             stats.unknown.increment();
             result = resolve(writer, position);
         }
         if (result == Result.FENCED) {
-            look(); // a writer whose file has gone is fenced, mostly before the watch sees it
+            checkFile(); // a writer whose file has gone is fenced, mostly before the watch sees it
         }
-        return result == Result.FENCED && isGone ? Result.NOT_FOUND : result;
+        return result == Result.FENCED && isFileMissing ? Result.NOT_FOUND : result;
     }
 
     /**
@@ -249,7 +250,7 @@ final class FarlogManager extends AbstractManager {
 
     /** Used by one thread at a time: who tells. */
     private final class GapSink implements GapLog.Sink {
-        private final Doubt doubt = new Doubt();
+        private final UnknownRecord doubt = new UnknownRecord();
 
         @Override
         public Result write(final Gap gap) {
@@ -278,7 +279,7 @@ final class FarlogManager extends AbstractManager {
         try {
             ring.writer().close();
             ring = openOrRestore(wanted);
-            isGone = false;
+            isFileMissing = false;
             isFenced = false;
         } finally {
             reopening.unlock();
@@ -301,28 +302,28 @@ final class FarlogManager extends AbstractManager {
     private void watch() {
         while (!isStopped) {
             LockSupport.parkNanos(WATCH_INTERVAL_NANOS);
-            look();
-            if (!isGone && !isStopped && gaps.isPending()) {
+            checkFile();
+            if (!isFileMissing && !isStopped && gaps.isPending()) {
                 flushGap();
             }
         }
     }
 
     /** With Log4j's own hook disabled nobody stops the appender, and the watch may not come to it any more. */
-    private void tellBeforeTheEnd() {
-        if (!isGone && gaps.isPending()) {
+    private void writeLastGap() {
+        if (!isFileMissing && gaps.isPending()) {
             flushGap();
         }
     }
 
-    private void look() {
+    private void checkFile() {
         reopening.lock(); // what is seen of the old file must not be said of the new one
         try {
             final boolean isMissing = !ring.isInPlace();
-            if (isMissing && !isGone) {
+            if (isMissing && !isFileMissing) {
                 LOGGER.error("ring \"{}\" is gone: its file was removed or replaced", settings.uri());
             }
-            isGone = isMissing;
+            isFileMissing = isMissing;
         } finally {
             reopening.unlock();
         }
@@ -332,13 +333,13 @@ final class FarlogManager extends AbstractManager {
     protected boolean releaseSub(final long timeout, final TimeUnit timeUnit) {
         isStopped = true;
         LockSupport.unpark(watch);
-        lastWords.close();
-        if (!isGone) {
+        processEndHook.close();
+        if (!isFileMissing) {
             flushGap();
         }
         ring.writer().close(); // events that wait for it are refused, and may become a gap, up to here
         isClosed = true;
-        tellUntold();
+        reportLastGap();
         stats.closed();
         return join();
     }

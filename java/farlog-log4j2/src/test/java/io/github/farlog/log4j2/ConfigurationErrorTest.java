@@ -41,10 +41,13 @@ class ConfigurationErrorTest {
         "name='farlog' uri='@' level='visible' policy='shrug' | policy=\"shrug\": expected failStop, failover",
         "name='farlog' uri='@' level='visible' policy='block(soon)' | policy=\"soon\": expected a duration",
         "name='farlog' uri='@' level='visible' polcy='failStop' | unknown attribute or element polcy",
-        "name='farlog' uri='@' level='visible' policy='failStop' ignoreExceptions='true' | contradicts policy=\"failStop\"",
+        "name='farlog' uri='@' level='visible' policy='failStop' ignoreExceptions='true' "
+            + "| contradicts policy=\"failStop\"",
         "name='farlog' uri='@' level='visible' ignoreExceptions='true' | contradicts policy=\"block(1s)\"",
-        "name='farlog' uri='@' level='visible' policy='failover' ignoreExceptions='true' | contradicts policy=\"failover\"",
-        "name='farlog' uri='@' level='visible' policy='failover' failoverRef='x' ignoreExceptions='true' | contradicts policy=\"failover\"",
+        "name='farlog' uri='@' level='visible' policy='failover' ignoreExceptions='true' "
+            + "| contradicts policy=\"failover\"",
+        "name='farlog' uri='@' level='visible' policy='failover' failoverRef='x' ignoreExceptions='true' "
+            + "| contradicts policy=\"failover\"",
         "name='farlog' uri='@' level='visible' policy='failover' failoverRef='nobody' | failoverRef=\"nobody\"",
         "name='farlog' uri='@' level='visible' policy='failover' failoverRef='farlog' | failoverRef=\"farlog\"",
         "name='farlog' uri='@' level='visible' failoverRef='other' | needs policy=\"failover\"",
@@ -52,13 +55,18 @@ class ConfigurationErrorTest {
         "name='farlog' uri='@' level='visible' classId='70000' | classId=\"70000\": expected a class from 0 to 65535",
         "name='farlog' uri='@' level='visible' criticality='vital' | criticality=\"vital\"",
         "name='farlog' uri='@' level='visible' deadline='1 fortnight' | deadline=\"1 fortnight\"",
-        "name='farlog' uri='@' level='visible' deadline='9999999999999s' | deadline=\"9999999999999s\": expected a duration",
+        "name='farlog' uri='@' level='visible' deadline='9999999999999s' "
+            + "| deadline=\"9999999999999s\": expected a duration",
         "name='farlog' uri='@' level='visible' epoch='old' | epoch=\"old\"",
         "name='farlog' uri='farlog://desk7/orders' createRing='8MiB' | createRing=\"8MiB\": makes one ring in a file",
-        "name='farlog' uri='members:1 @ @' level='visible' createRing='8MiB' | createRing=\"8MiB\": makes one ring in a file",
-        "name='farlog' uri='route:farlog://desk7/all?agent=/tmp/no-agent-here' | ring \"route:farlog://desk7/all?agent=/tmp/no-agent-here\": ",
-        "name='farlog' uri='route:farlog://desk7/all' level='visible' | names a route, whose legs have levels and grants of their own: expected no level",
-        "name='farlog' uri='route:farlog://desk7/all' epoch='4' | names a route, whose legs have levels and grants of their own: expected no level",
+        "name='farlog' uri='members:1 @ @' level='visible' createRing='8MiB' "
+            + "| createRing=\"8MiB\": makes one ring in a file",
+        "name='farlog' uri='route:farlog://desk7/all?agent=/tmp/no-agent-here' "
+            + "| ring \"route:farlog://desk7/all?agent=/tmp/no-agent-here\": ",
+        "name='farlog' uri='route:farlog://desk7/all' level='visible' "
+            + "| names a route, whose legs have levels and grants of their own: expected no level",
+        "name='farlog' uri='route:farlog://desk7/all' epoch='4' "
+            + "| names a route, whose legs have levels and grants of their own: expected no level",
         "name='farlog' uri='@' level='visible' spillDir='/tmp/x' | spillDir=\"/tmp/x\" is for a route",
         "name='farlog' uri='@' level='visible' createRing='big' | createRing=\"big\": expected a size"})
     void shouldRefuseAttribute(final String attributes, final String expected) {
@@ -69,11 +77,13 @@ class ConfigurationErrorTest {
     @ParameterizedTest
     @CsvSource(delimiter = '|', quoteCharacter = '"', value = {
         "<PaternLayout pattern='%m'/> | unknown attribute or element PaternLayout",
-        "<PatternLayout patern='%m'/> | element PatternLayout: PatternLayout contains an invalid element or attribute \"patern\"",
+        "<PatternLayout patern='%m'/> "
+            + "| element PatternLayout: PatternLayout contains an invalid element or attribute \"patern\"",
         "<PatternLayout pattern='%m %qqq'/> | element PatternLayout: Unrecognized",
         "<PatternLayout><Patern>%m</Patern></PatternLayout> | invalid element or attribute \"Patern\"",
         "<PatternLayout charset='UTF-9'/> | element PatternLayout: Error while converting string [UTF-9]",
-        "<ThresholdFilter levl='WARN'/> | element ThresholdFilter: ThresholdFilter contains an invalid element or attribute \"levl\"",
+        "<ThresholdFilter levl='WARN'/> "
+            + "| element ThresholdFilter: ThresholdFilter contains an invalid element or attribute \"levl\"",
         "<ThresholdFilter level='WRAN'/> | element ThresholdFilter: Error while converting string [WRAN]",
         "<ThresholdFilter level='WARN' onMatch='YES'/> | element ThresholdFilter: Error while converting string [YES]",
         "<Filters><ThresholdFilter levl='WARN'/></Filters> | element Filters: ThresholdFilter contains an invalid",

@@ -179,7 +179,8 @@ class FarlogAppenderTest {
     void shouldRefuseAnEventLoggedWhileItIsLogging(final LoggerContext context, final TestRing ring) {
         final FarlogAppender appender = context.getConfiguration().getAppender("farlog");
         final Logger logger = context.getLogger("orders");
-        // Formatted by the layout, inside the appender. Log4j's own guard drops what comes by its loggers; past it, the appender refuses.
+        // The layout formats this message inside the appender. Log4j drops events that its own loggers get meanwhile;
+        // the appender rejects an event that reaches it directly.
         final Message chatty = new SimpleMessage("outer") {
             private static final long serialVersionUID = 1L;
 

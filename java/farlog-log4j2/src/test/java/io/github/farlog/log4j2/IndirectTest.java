@@ -76,8 +76,8 @@ class IndirectTest {
     void shouldRouteToRingsByReference() {
         final String appenders = Contexts.farlog(ring, "", "").replace("name='farlog'", "name='one'")
             + Contexts.farlog(other, "", "").replace("name='farlog'", "name='two'")
-            + "<Routing name='farlog' ignoreExceptions='false'><Routes pattern='$${ctx:desk}'><Route key='a' ref='one'/>"
-            + "<Route ref='two'/></Routes></Routing>";
+            + "<Routing name='farlog' ignoreExceptions='false'><Routes pattern='$${ctx:desk}'>"
+            + "<Route key='a' ref='one'/><Route ref='two'/></Routes></Routing>";
         try (LoggerContext context = Contexts.of(appenders)) {
             ThreadContext.put("desk", "a");
             context.getLogger("orders").info("to one");
@@ -90,8 +90,9 @@ class IndirectTest {
 
     @Test
     void shouldRouteToARingThatTheEventNames() {
-        final String appenders = "<Routing name='farlog' ignoreExceptions='false'><Routes pattern='$${ctx:ring}'><Route>"
-            + "<Farlog name='${ctx:ring}' uri='mem:${ctx:ring}' level='visible'><PatternLayout pattern='%m'/></Farlog>"
+        final String appenders = "<Routing name='farlog' ignoreExceptions='false'><Routes pattern='$${ctx:ring}'>"
+            + "<Route><Farlog name='${ctx:ring}' uri='mem:${ctx:ring}' level='visible'>"
+            + "<PatternLayout pattern='%m'/></Farlog>"
             + "</Route></Routes></Routing>";
         try (LoggerContext context = Contexts.of(appenders)) {
             final Logger logger = context.getLogger("orders");

@@ -74,7 +74,8 @@ class JarIT {
         try (TestRing ring = TestRing.onTmpfs(1 << 20)) {
             final String text = run(JAR, folder, old.get(), xml(ring), 1);
             assertTrue(Pattern.compile(
-                "^.*appender \"farlog\": farlog needs Java 22 or later, this is \\d\\S* in /\\S+; nothing would be recorded$",
+                "^.*appender \"farlog\": farlog needs Java 22 or later, this is \\d\\S* in /\\S+; "
+                    + "nothing would be recorded$",
                 Pattern.MULTILINE).matcher(text).find(), text);
         }
     }
@@ -99,7 +100,8 @@ class JarIT {
             }
             final String text = run(repacked, folder, Path.of(System.getProperty("java.home")), xml(ring), 1);
             assertTrue(
-                text.contains("the classes for Java 22 are not seen: the jar was unpacked, or packed into another one"),
+                text.contains(
+                    "the classes for Java 22 are not found: the jar was unpacked, or packed into another one"),
                 text);
         }
     }

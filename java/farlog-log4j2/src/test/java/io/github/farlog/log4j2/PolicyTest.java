@@ -67,7 +67,8 @@ class PolicyTest {
             assertEquals(Result.FULL, refused.result());
             assertTrue(waited >= TimeUnit.MILLISECONDS.toNanos(300), "waited " + waited + " ns");
         }
-        try (LoggerContext context = Contexts.of(Contexts.farlog(ring, "policy='block(60s)'", ""))) { // longer than a thread waits for a processor
+        // 60 s is longer than a thread waits for a processor on a loaded machine.
+        try (LoggerContext context = Contexts.of(Contexts.farlog(ring, "policy='block(60s)'", ""))) {
             final Logger logger = context.getLogger("orders");
             final List<Entry> drained = new CopyOnWriteArrayList<>();
             final Thread drain = Thread.ofPlatform().start(() -> {
@@ -166,7 +167,8 @@ class PolicyTest {
     void shouldLetTheFailoverAppenderTakeOver() {
         final String appenders = Contexts.farlog(ring, "policy='failover'", "").replace("name='farlog'",
             "name='primary'")
-            + "<List name='list'/><Failover name='farlog' primary='primary'><Failovers><AppenderRef ref='list'/></Failovers></Failover>";
+            + "<List name='list'/><Failover name='farlog' primary='primary'>"
+            + "<Failovers><AppenderRef ref='list'/></Failovers></Failover>";
         try (LoggerContext context = Contexts.of(appenders)) {
             final ListAppender list = context.getConfiguration().getAppender("list");
             int count = 0;
@@ -189,7 +191,8 @@ class PolicyTest {
             final List<Entry> all = new ArrayList<>(ring.drain());
             logger.info("after");
             all.addAll(ring.entries());
-            // A gap record is short: it may have found room behind the last event, where the next one was dropped. All stand before this:
+            // A gap record is short: it may fit behind the last event, where the next event did not. All gap records
+            // precede this event.
             assertEquals("after", all.getLast().text());
             final long dropped = RingStats.of(ring.uri).getDropped();
             final List<Entry> gaps = all.stream().filter(entry -> entry.classId() == GAP_CLASS).toList();

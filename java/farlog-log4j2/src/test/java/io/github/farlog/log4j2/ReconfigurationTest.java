@@ -266,13 +266,13 @@ class ReconfigurationTest {
                             logger.info("{} {}", thread, counts[thread]);
                             counts[thread]++;
                             if (threadCount > THREAD_COUNT) {
-                                LockSupport.parkNanos(4_000_000); // else they have logged enough before the change is over
+                                LockSupport.parkNanos(4_000_000); // so that they still log when the change is over
                             }
                         } else {
                             LockSupport.parkNanos(100_000);
                         }
                     }
-                    logger.info("{} {}", thread, counts[thread]); // one after the change, however soon it had logged enough
+                    logger.info("{} {}", thread, counts[thread]); // each thread logs at least once after the change
                     counts[thread]++;
                 }));
             }

@@ -25,8 +25,8 @@ final class Classifier {
     private static final int CRITICALITY = DROPPABLE | CRITICAL;
     /** That of a critical event, by which a route's legs choose. */
     static final int CRITICALITY_MAX = 2;
-    private static final String FORMS = "marker:NAME=CLASS, level:NAME=CLASS, pair:KEY:VALUE=CLASS, or pair:KEY=* (the value is the class),"
-        + " and then, after a blank, nothing, droppable or critical";
+    private static final String FORMS = "marker:NAME=CLASS, level:NAME=CLASS, pair:KEY:VALUE=CLASS, or pair:KEY=* (the "
+        + "value is the class), and then optionally a space and droppable or critical";
 
     private final int fallback;
     private final Map<String, Integer> markers = new HashMap<>();

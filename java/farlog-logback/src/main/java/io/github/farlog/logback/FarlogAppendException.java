@@ -5,10 +5,10 @@ import io.github.farlog.client.Result;
 /**
  * Thrown out of a logging call whose event did not reach the ring, under the policies failStop and block.
  *
- * <p>It has no stack trace: what there is to know is in its one line, and a ring that refuses a flood of events shall
- * not be answered with twenty lines for each.
+ * <p>It has no stack trace: its message says everything, and a full ring would otherwise log twenty lines for each
+ * event.
  *
- * <p>{@link Result#UNKNOWN} means that it may be there nevertheless; with any other result it is not.
+ * <p>{@link Result#UNKNOWN} means that the event may be in the ring; with any other result it is not.
  */
 public final class FarlogAppendException extends RuntimeException {
     private static final long serialVersionUID = 1L;
@@ -27,9 +27,9 @@ public final class FarlogAppendException extends RuntimeException {
     }
 
     /**
-     * Why the ring did not take the event.
+     * Why the append failed.
      *
-     * @return null when it was not asked: the encoder threw, or the appender is not running
+     * @return null when there was no append: the encoder threw, or the appender is not running
      */
     public Result result() {
         return result;

@@ -2,90 +2,56 @@ package io.github.farlog.logback;
 
 import ch.qos.logback.classic.spi.ILoggingEvent;
 import ch.qos.logback.core.Appender;
-import ch.qos.logback.core.AppenderBase;
 import ch.qos.logback.core.Context;
 import ch.qos.logback.core.UnsynchronizedAppenderBase;
 import ch.qos.logback.core.encoder.Encoder;
-import ch.qos.logback.core.joran.util.PropertySetter;
-import ch.qos.logback.core.model.processor.ImplicitModelHandler;
 import ch.qos.logback.core.spi.AppenderAttachable;
 import ch.qos.logback.core.spi.AppenderAttachableImpl;
 import ch.qos.logback.core.spi.FilterReply;
-import ch.qos.logback.core.status.Status;
 import io.github.farlog.client.FarlogException;
-import io.github.farlog.client.Level;
-import io.github.farlog.client.RecordSink;
 import io.github.farlog.client.Result;
-import io.github.farlog.client.WriterOptions;
-import io.github.farlog.client.gap.LastWords;
-import io.github.farlog.client.gap.Refusals;
-import java.time.Duration;
-import java.util.ArrayList;
+import io.github.farlog.client.gap.ProcessEndHook;
+import io.github.farlog.client.gap.FailureReports;
 import java.util.Iterator;
-import java.util.List;
-import java.util.Locale;
 
 /**
- * Appends every event to a farlog ring, synchronously: when the logging call returns, the event is there at the
+ * Appends every event to a farlog ring, synchronously: when the logging call returns, the event is in the ring at the
  * appender's level.
  *
- * <p>Threads: any, platform or virtual; an event's thread waits for its own event, and events of one thread stand in
- * the ring in the order in which it logged them. Blocking: until the level is reached, at most {@code deadline}; with
- * {@code block(T)} until there is room, at most T. Durability: {@code level}. Memory: the encoder's bytes and what
- * Logback makes for an event; the appender itself allocates nothing.
+ * <p>Threads: any, platform or virtual. A thread waits for its own event only; events of one thread are in the ring in
+ * the order in which it logged them. Blocking: until the level is reached, at most {@code deadline}; with
+ * {@code block(T)} until the ring has space, at most T. Durability: {@code level}. Memory: the encoder's bytes and what
+ * Logback allocates for an event; the appender itself allocates nothing.
  *
- * <p>Unlike Logback's own base classes it lets an exception out to the caller: an event that did not reach the ring is
- * never lost without a sound, see {@link AppenderPolicy}.
+ * <p>Unlike Logback's own base classes it throws exceptions to the caller: no event is lost without an error, see
+ * {@link AppenderPolicy}.
  */
 public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEvent>
     implements AppenderAttachable<ILoggingEvent> {
     private static final byte[] NOTHING = {};
 
-    /** What the context told of last before this element was read. */
-    private Status lastBefore;
+    private final AppenderConfiguration configuration = new AppenderConfiguration();
     private final AppenderAttachableImpl<ILoggingEvent> fallbacks = new AppenderAttachableImpl<>();
-    private final List<String> classRules = new ArrayList<>();
-    private String uri;
-    private String level;
-    private String spillDir;
-    private String policyText = "block(1s)";
-    private String deadlineText = "1s";
-    private String classText = "0";
-    private String gapClassText = "65535";
-    private String keyMdc;
-    private String keyPair;
-    private String writerName;
-    private int epoch;
-    private String epochText = "0";
     private Encoder<ILoggingEvent> encoder;
-
-    private AppenderPolicy policy;
-    private long waitNanos;
-    private long deadlineNanos;
-    private int gapClass;
-    private Classifier classifier;
-    private KeySource keySource;
     private Target.GapRecord gapRecord;
 
-    /** Null before start and after the ring was let go. */
+    /** Null before start and after {@link #release}. */
     private volatile Target target;
-    /**
-     * The ring that a successor has taken over: for a thread that was on its way here when this appender was let go.
-     */
-    private volatile Target late;
-    /** Shared with the one of the same name before and after this one, when it is the same ring. */
-    private volatile Seen seen = new Seen();
-    /** Null while there is no ring of its own. */
-    private LastWords lastWords;
+    /** The target after {@link #release}, while a successor has it open: for threads that found this appender. */
+    private volatile Target lateTarget;
+    /** Shared with the appenders of the same name and ring before and after this one. */
+    private volatile HandledEvents handled = new HandledEvents();
+    /** Null while this appender has no target of its own. */
+    private ProcessEndHook processEndHook;
     private boolean isSuspended;
     private boolean isRetained;
-    /** What is wrong with a configuration that came at run time; null when nothing is. */
+    /** What is wrong with a configuration that was loaded at run time; null when it is right. */
     private volatile String problem;
-    /** Goes on in the place of this one, whose configuration is wrong. */
+    /** The appender of the previous configuration, which takes the events while this one's configuration is wrong. */
     private volatile FarlogAppender former;
-    private final Refusals refusals = new Refusals();
+    private final FailureReports failures = new FailureReports();
 
-    /** Made by Logback's configurator, or by hand: set, start, attach. */
+    /** For Logback's configurator, or for a program: set, start, attach. */
     public FarlogAppender() {
     }
 
@@ -98,25 +64,26 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
      * {@code route:farlog://desk7/all}
      */
     public void setUri(final String value) {
-        uri = value.trim();
+        configuration.uri = value.trim();
     }
 
     /**
-     * Sets where a route's legs that spill keep what their rings cannot take.
+     * Sets where a route's legs spill records that their rings cannot take.
      *
      * @param value a folder; the environment's FARLOG_SPILL_DIR by default
      */
     public void setSpillDir(final String value) {
-        spillDir = value.trim();
+        configuration.spillDir = value.trim();
     }
 
     /**
-     * Sets what is reached when a logging call returns. Not of a route, whose legs have levels of their own.
+     * Sets the durability level that an event has when its logging call returns. Not for a route, whose legs have
+     * levels of their own.
      *
      * @param value posted, visible, persistent (the default); in any case
      */
     public void setLevel(final String value) {
-        level = value.trim();
+        configuration.level = value.trim();
     }
 
     /**
@@ -125,25 +92,25 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
      * @param value block(1s) (the default), failStop, failover, dropAndGap
      */
     public void setPolicy(final String value) {
-        policyText = value.trim();
+        configuration.policyText = value.trim();
     }
 
     /**
-     * Sets how long a call waits for the level, once there was room.
+     * Sets how long a call waits for the level once the ring had space.
      *
      * @param value a time with its unit; default 1s
      */
     public void setDeadline(final String value) {
-        deadlineText = value.trim();
+        configuration.deadlineText = value.trim();
     }
 
     /**
-     * Sets the class of events for which no rule speaks.
+     * Sets the class of events to which no rule applies.
      *
      * @param value from 0 to 65535; default 0
      */
     public void setClassId(final String value) {
-        classText = value;
+        configuration.classText = value;
     }
 
     /**
@@ -155,16 +122,16 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
      * {@code pair:KEY=*}
      */
     public void addClassOf(final String value) {
-        classRules.add(value.trim());
+        configuration.classRules.add(value.trim());
     }
 
     /**
-     * Sets the class of the records that tell of a gap.
+     * Sets the class of gap records.
      *
      * @param value from 0 to 65535; default 65535
      */
     public void setGapClass(final String value) {
-        gapClassText = value;
+        configuration.gapClassText = value;
     }
 
     /**
@@ -173,7 +140,7 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
      * @param value as in {@code ClOrdID}; none by default
      */
     public void setKeyMdc(final String value) {
-        keyMdc = value.trim();
+        configuration.keyMdc = value.trim();
     }
 
     /**
@@ -182,16 +149,16 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
      * @param value the pair's key; none by default
      */
     public void setKeyPair(final String value) {
-        keyPair = value.trim();
+        configuration.keyPair = value.trim();
     }
 
     /**
-     * Names the writer to others who find the ring held.
+     * Sets the writer's name, which other writers see while this one holds the ring.
      *
      * @param value the program's name by default
      */
     public void setWriterName(final String value) {
-        writerName = value.trim();
+        configuration.writerName = value.trim();
     }
 
     /**
@@ -200,7 +167,7 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
      * @param value 0 (the default) = one more than the ring's last
      */
     public void setEpoch(final String value) {
-        epochText = value.trim();
+        configuration.epochText = value.trim();
     }
 
     /**
@@ -215,10 +182,10 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
     // ---------------------------------------------------------------- life
 
     /**
-     * Checks the configuration and opens the ring. Blocks as the opening of a ring does. What is wrong is said as a
-     * status and thrown, so that the application does not start without its log. In a reconfiguration at run time
-     * nothing is thrown: the appender of that name goes on as it was configured before; when there was none, the policy
-     * is applied to each event.
+     * Checks the configuration and opens the ring. Blocks as the opening of a ring does. Reports an error as a status
+     * and throws it, so that the application does not start without its log. In a reconfiguration at run time it does
+     * not throw: the appender of that name continues with its previous configuration; if there is none, the policy
+     * applies to each event.
      *
      * @throws FarlogConfigurationError an encoder, URI, level, policy or class is missing or wrong, a property is not
      * known, there is no ring, it is held by another process, or its region cannot give the level
@@ -230,43 +197,32 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
         }
         try {
             configure();
-            final Target opened = open();
-            final Handover handover = Handover.of(getContext());
-            final Seen before = handover == null ? null : handover.seenBy(name, opened);
-            seen = before == null ? seen : before;
-            lastWords = new LastWords("farlog-logback-end", () -> tellGapAtLast(opened));
+            final Target opened = configuration.open();
+            final Reconfiguration current = Reconfiguration.of(getContext());
+            final HandledEvents before = current == null ? null : current.handledBy(name, opened);
+            handled = before == null ? handled : before;
+            processEndHook = new ProcessEndHook("farlog-logback-end", () -> writeLastGap(opened));
             target = opened;
         } catch (final IllegalArgumentException | FarlogException e) {
-            refuseToStart("Appender [" + name + "]: " + e.getMessage(), e);
+            failStart("Appender [" + name + "]: " + e.getMessage(), e);
         }
         super.start();
     }
 
     private void configure() {
-        refuseWhatLogbackPassesOver();
-        policy = AppenderPolicy.parse(policyText);
-        final Classifier rules = new Classifier(Classifier.parse("classId", classText));
-        classRules.forEach(rules::add);
-        classifier = rules;
-        waitNanos = policy.patience().toNanos();
-        deadlineNanos = AppenderPolicy.parseDuration("deadline", deadlineText).toNanos();
-        gapClass = Classifier.parse("gapClass", gapClassText);
-        if (uri == null || uri.isEmpty()) {
-            throw new IllegalArgumentException("uri is missing: expected one as in mem:/dev/shm/orders.ring");
-        }
+        configuration.parse(getContext());
         if (encoder == null) {
             throw new IllegalArgumentException("encoder is missing");
         }
         if (!encoder.isStarted()) {
             throw new IllegalArgumentException("encoder is not started: see its own status");
         }
-        keySource = new KeySource(keyMdc, keyPair);
         gapRecord = new GapEvent(getContext(), encoder);
-        final boolean isFailover = policy.kind() == AppenderPolicy.Kind.FAILOVER;
+        final boolean isFailover = configuration.policyKind() == AppenderPolicy.Kind.FAILOVER;
         if (isFailover != fallbacks.iteratorForAppenders().hasNext()) {
             throw new IllegalArgumentException(
-                isFailover ? "policy failover: expected an appender-ref to what shall take the events"
-                    : "an appender-ref inside is for policy failover; the policy is " + policyText);
+                isFailover ? "policy failover: expected an appender-ref to the appender that takes over"
+                    : "an appender-ref inside is for policy failover; the policy is " + configuration.policyText);
         }
         fallbacks.iteratorForAppenders().forEachRemaining(fallback -> {
             if (!fallback.isStarted()) {
@@ -276,96 +232,41 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
         });
     }
 
-    /**
-     * Logback warns of what it does not know inside this element, or cannot make of it, and goes on; a misspelt policy
-     * would be another policy, a filter without its level another filter, and an encoder without its pattern gives
-     * events of no bytes.
-     */
-    private void refuseWhatLogbackPassesOver() {
-        if (getContext() == null) {
-            return;
-        }
-        final List<Status> all = getContext().getStatusManager().getCopyOfStatusList();
-        for (final Status status : all.subList(all.indexOf(lastBefore) + 1, all.size())) {
-            final String text = status.getMessage();
-            if (text != null && !(status.getOrigin() instanceof Appender) && (status.getLevel() == Status.ERROR
-                || status.getOrigin() instanceof PropertySetter
-                || text.startsWith(ImplicitModelHandler.IGNORING_UNKNOWN_PROP))) {
-                throw new IllegalArgumentException(
-                    text.replace(ImplicitModelHandler.IGNORING_UNKNOWN_PROP, "unknown property"));
-            }
-        }
-    }
-
-    /** Logback gives it first of all. */
+    /** Logback calls this before it sets any property. */
     @Override
     public void setContext(final Context context) {
         super.setContext(context);
-        final List<Status> all = context == null ? List.of() : context.getStatusManager().getCopyOfStatusList();
-        lastBefore = all.isEmpty() ? null : all.getLast();
+        configuration.begin(context);
     }
 
-    private Target open() throws FarlogException {
-        final Level wanted;
-        refuseWhatRoutesHaveOfTheirOwn();
-        try {
-            wanted = RecordSink.isRoute(uri) ? null
-                : Level.valueOf(level == null ? "PERSISTENT" : level.toUpperCase(Locale.ROOT));
-            epoch = Integer.parseInt(epochText);
-        } catch (final NumberFormatException e) {
-            throw new IllegalArgumentException("epoch \"" + epochText + "\": expected a number", e);
-        } catch (final IllegalArgumentException e) {
-            throw new IllegalArgumentException("level \"" + level + "\": expected posted, visible or persistent", e);
-        }
-        final WriterOptions options = WriterOptions.defaults().withLevel(wanted).withName(writerName).withEpoch(epoch)
-            .withDeadline(Duration.ofNanos(deadlineNanos));
-        try {
-            return Target.acquire(uri, options, spillDir);
-        } catch (final LinkageError e) {
-            throw new IllegalArgumentException("no native library: " + e.getMessage(), e);
-        }
-    }
-
-    private void refuseWhatRoutesHaveOfTheirOwn() {
-        final boolean isRoute = RecordSink.isRoute(uri);
-        if (isRoute && (level != null || !"0".equals(epochText))) {
-            throw new IllegalArgumentException("uri \"" + uri
-                + "\" names a route, whose legs have levels and grants of their own: expected no level and no epoch");
-        }
-        if (!isRoute && spillDir != null) {
-            throw new IllegalArgumentException(
-                "spillDir \"" + spillDir + "\" is for a route: expected uri route:farlog://NAME");
-        }
-    }
-
-    private void refuseToStart(final String text, final Exception cause) {
-        final Handover handover = Handover.of(getContext());
-        former = handover == null ? null : handover.adopt(name);
+    private void failStart(final String text, final Exception cause) {
+        final Reconfiguration current = Reconfiguration.of(getContext());
+        former = current == null ? null : current.adopt(name);
         report(former == null ? text : text + "; goes on as it was configured before", cause);
-        if (handover == null) {
+        if (current == null) {
             throw new FarlogConfigurationError(text, cause);
         }
-        policy = policy == null ? AppenderPolicy.parse("failStop") : policy;
+        configuration.setPolicyOfWrongConfiguration();
         problem = text;
     }
 
     /**
-     * Lets the ring go; the last appender of a ring closes it. What has been appended stays. In a reset of the context
-     * the ring is held until the new configuration is in place; in a stop of the context at the end of the process,
-     * until the process is no more.
+     * Releases the ring; the last appender of a ring closes it. Appended records stay. In a reset of the context the
+     * ring is held until the new configuration is in place; in a stop of the context at the end of the process, until
+     * the process has ended.
      */
     @Override
     public void stop() {
         super.stop();
-        if (held() == null) {
+        if (openTarget() == null) {
             return;
         }
-        final boolean isLater = Handover.suspend(this, getContext());
+        final boolean isLater = Reconfiguration.suspend(this, getContext());
         synchronized (this) {
-            if (isLater && !isSuspended && held() != null) {
+            if (isLater && !isSuspended && openTarget() != null) {
                 isSuspended = true;
-                held().suspend(true);
-                seen().begin();
+                openTarget().suspend(true);
+                handledEvents().begin();
             }
         }
         if (!isLater) {
@@ -373,35 +274,33 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
         }
     }
 
-    /**
-     * The ring that its events go to: its own, or that of the one that goes on in its place. Null when there is none.
-     */
-    Target held() {
+    /** The ring that its events go to: its own or the former appender's. Null when there is none. */
+    Target openTarget() {
         final FarlogAppender delegate = former;
-        return delegate == null ? target : delegate.held();
+        return delegate == null ? target : delegate.openTarget();
     }
 
-    /** What it has recorded, or the one that goes on in its place. */
-    Seen seen() {
+    /** The events that it, or the former appender in its place, has handled. */
+    HandledEvents handledEvents() {
         final FarlogAppender delegate = former;
-        return delegate == null ? seen : delegate.seen();
+        return delegate == null ? handled : delegate.handledEvents();
     }
 
-    /** Not to be released when the handover ends, but when its successor stops. */
+    /** Makes {@link #release} wait for the stop of its successor, past the end of the reconfiguration. */
     synchronized void retain() {
         isRetained = true;
     }
 
-    /** Lets the ring go for good. Twice is as once. */
+    /** Releases the ring for good. Idempotent. */
     void release() {
         final Target let;
         final FarlogAppender delegate;
         synchronized (this) {
             if (isSuspended) {
                 isSuspended = false;
-                late = target;
-                held().suspend(false);
-                seen().end();
+                lateTarget = target;
+                openTarget().suspend(false);
+                handledEvents().end();
             }
             if (isRetained) {
                 isRetained = false;
@@ -416,20 +315,24 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
             delegate.release();
         }
         if (let != null) {
-            lastWords.close();
-            tellGapAtLast(let);
+            processEndHook.close();
+            writeLastGap(let);
             let.release();
             fallbacks.detachAndStopAllAppenders();
         }
     }
 
-    private void tellGapAtLast(final Target let) {
+    private void writeLastGap(final Target let) {
         if (let.hasGap()
-            && let.closeGap(gapRecord, gapClass, System.nanoTime() + deadlineNanos, deadlineNanos) != Result.OK) {
-            report("Appender [" + name + "] ends with " + let.getOpenGapEvents()
-                + " dropped events that the ring could not be told of: "
-                + let.getLastFailure(), null);
+            && closeGap(let) != Result.OK) {
+            report("Appender [" + name + "] stops with " + let.getOpenGapEvents()
+                + " dropped events for which no gap record could be written: " + let.getLastFailure(), null);
         }
+    }
+
+    private Result closeGap(final Target let) {
+        final long deadlineNanos = configuration.deadlineNanos();
+        return let.closeGap(gapRecord, configuration.gapClass(), System.nanoTime() + deadlineNanos, deadlineNanos);
     }
 
     // ---------------------------------------------------------------- appending
@@ -443,7 +346,7 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
      */
     @Override
     public void doAppend(final ILoggingEvent event) {
-        if (Reports.isReporting()) {
+        if (StatusReports.isReporting()) {
             return;
         }
         if (getFilterChainDecision(event) != FilterReply.DENY) {
@@ -453,25 +356,25 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
 
     @Override
     protected void append(final ILoggingEvent event) {
-        final Target current = target != null ? target : late;
+        final Target current = target != null ? target : lateTarget;
         if (current == null || current.isClosed()) {
             appendElsewhere(event);
             return;
         }
-        if (seen.has(event)) {
+        if (handled.contains(event)) {
             return;
         }
         final byte[] bytes;
         try {
             bytes = encoder.encode(event);
         } catch (final RuntimeException e) {
-            onFailure(current, event, classifier.classOf(event), null, e);
+            onFailure(current, event, configuration.classifier().classOf(event), null, e);
             return;
         }
-        final int kind = classifier.classOf(event);
+        final int kind = configuration.classifier().classOf(event);
         final Result result = put(current, event, bytes == null ? NOTHING : bytes, kind);
         if (result == Result.OK) {
-            seen.put(event);
+            handled.add(event);
             recover();
         } else {
             onFailure(current, event, kind, result, null);
@@ -479,60 +382,56 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
     }
 
     private Result put(final Target current, final ILoggingEvent event, final byte[] bytes, final int kind) {
-        final long patience = (kind & Classifier.DROPPABLE) == 0 ? waitNanos : 0;
-        final Scratch scratch = Scratch.take();
+        final long patience = (kind & Classifier.DROPPABLE) == 0 ? configuration.waitNanos() : 0;
+        final Scratch scratch = Scratch.acquire();
         try {
-            scratch.setKey(keySource.of(event));
+            scratch.setKey(configuration.keySource().of(event));
             return current.append(bytes, kind & Classifier.CLASS_MAX, Classifier.criticalityOf(kind), scratch,
-                gapRecord, gapClass, patience, deadlineNanos);
+                gapRecord, configuration.gapClass(), patience, configuration.deadlineNanos());
         } finally {
-            scratch.giveBack();
+            scratch.release();
         }
     }
 
-    /** The appender is not running: never started, stopped, or its new configuration is wrong. */
+    /** For an appender that was never started, was stopped, or has a wrong configuration. */
     private void appendElsewhere(final ILoggingEvent event) {
         final FarlogAppender delegate = former;
         if (delegate != null) {
             delegate.append(event);
-        } else if (problem == null || classifier == null || !failOver(event, classifier.classOf(event))) {
-            throwOut("Appender [" + name + "] " + (problem == null ? "is not running" : "has no ring: " + problem),
+        } else if (problem == null || configuration.classifier() == null
+            || !failOver(event, configuration.classifier().classOf(event))) {
+            FarlogAppendError.raise(
+                "Appender [" + name + "] " + (problem == null ? "is not running" : "has no ring: " + problem),
                 null, null);
         }
     }
 
     private void onFailure(final Target current, final ILoggingEvent event, final int kind, final Result result,
         final RuntimeException cause) {
-        final String text = "Appender [" + name + "]: " + uri + ": "
-            + (result == null ? "the encoder failed: " + cause : describe(result));
-        final long more = refusals.add();
+        final String text = "Appender [" + name + "]: " + configuration.uri + ": "
+            + (result == null ? "the encoder failed: " + cause : configuration.describe(result));
+        final long more = failures.recordFailure();
         if (more >= 0) {
-            report(text + "; policy " + policyText + Refusals.more(more), null);
+            report(text + "; policy " + configuration.policyText + FailureReports.more(more), null);
         }
         final boolean isDroppable = (kind & Classifier.DROPPABLE) != 0
-            || policy.kind() == AppenderPolicy.Kind.DROP_AND_GAP && (kind & Classifier.CRITICAL) == 0;
+            || configuration.policyKind() == AppenderPolicy.Kind.DROP_AND_GAP && (kind & Classifier.CRITICAL) == 0;
         if (failOver(event, kind)) {
             current.failedOver.increment();
-            seen.put(event);
+            handled.add(event);
         } else if (isDroppable) {
             current.drop(event.getTimeStamp(), result == null ? Result.INVALID : result);
-            seen.put(event);
+            handled.add(event);
         } else {
             current.refused.increment();
-            throwOut(text, result, cause);
+            FarlogAppendError.raise(text, result, cause);
         }
     }
 
-    private String describe(final Result result) {
-        final String notFound = RecordSink.isRoute(uri) ? "no leg of the route takes its class and criticality"
-            : "the ring's file was removed or replaced";
-        return result.name() + ": " + (result == Result.NOT_FOUND ? notFound : result.text());
-    }
-
-    /** False: the policy is another, the event is critical, or none of the appenders inside runs. */
+    /** Returns false if the policy is another, the event is critical, or none of the appenders inside runs. */
     private boolean failOver(final ILoggingEvent event, final int kind) {
         boolean isGiven = false;
-        if (policy.kind() == AppenderPolicy.Kind.FAILOVER && (kind & Classifier.CRITICAL) == 0) {
+        if (configuration.policyKind() == AppenderPolicy.Kind.FAILOVER && (kind & Classifier.CRITICAL) == 0) {
             for (final Iterator<Appender<ILoggingEvent>> all = fallbacks.iteratorForAppenders(); all.hasNext();) {
                 final Appender<ILoggingEvent> fallback = all.next();
                 if (fallback.isStarted()) {
@@ -545,36 +444,17 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
     }
 
     private void recover() {
-        final long more = refusals.isTold() ? refusals.end() : -1;
+        final long more = failures.hasReported() ? failures.recordSuccess() : -1;
         if (more >= 0) {
-            addInfoGuarded("Appender [" + name + "]: " + uri + ": takes events again" + Refusals.more(more));
+            final String text = "Appender [" + name + "]: " + configuration.uri + ": takes events again";
+            StatusReports.run(() -> addInfo(text + FailureReports.more(more)));
         }
-    }
-
-    private static void throwOut(final String text, final Result result, final RuntimeException cause) {
-        final FarlogAppendException thrown = new FarlogAppendException(text, result, cause);
-        if (isSwallowed()) {
-            throw new FarlogAppendError(thrown);
-        }
-        throw thrown;
-    }
-
-    /** Whether a base class of Logback that catches exceptions stands between this append and the logger. */
-    private static boolean isSwallowed() {
-        return StackWalker.getInstance(StackWalker.Option.RETAIN_CLASS_REFERENCE).walk(frames -> frames.anyMatch(
-            frame -> frame.getMethodName().equals("doAppend")
-                && (frame.getDeclaringClass() == AppenderBase.class
-                    || frame.getDeclaringClass() == UnsynchronizedAppenderBase.class)));
     }
 
     // ---------------------------------------------------------------- status
 
     private void report(final String text, final Throwable cause) {
-        Reports.whileReporting(() -> addError(text, cause));
-    }
-
-    private void addInfoGuarded(final String text) {
-        Reports.whileReporting(() -> addInfo(text));
+        StatusReports.run(() -> addError(text, cause));
     }
 
     // ---------------------------------------------------------------- appenders inside, for failover

@@ -10,8 +10,8 @@ import io.github.farlog.client.gap.Gap;
 import java.util.Map;
 
 /**
- * The event that tells of dropped events, made into bytes by the application's own encoder, so that who reads the ring
- * can read it too.
+ * The event of a gap record: it counts dropped events. The application's own encoder encodes it, so that readers of the
+ * ring can decode it.
  *
  * @param context of the appender; may be null
  * @param encoder of the appender

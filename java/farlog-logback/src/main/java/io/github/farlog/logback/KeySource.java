@@ -8,7 +8,7 @@ import org.slf4j.event.KeyValuePair;
  * Where a record's key comes from.
  *
  * @param mdc name of the MDC value; null = none
- * @param pair key of the SLF4J pair that is asked when the MDC has none; null = none
+ * @param pair key of the SLF4J pair that is used when the MDC has no value; null = none
  */
 record KeySource(String mdc, String pair) {
     /** Null when the event has none. Allocates only for a pair whose value is not text. */

@@ -5,8 +5,8 @@ import java.util.Arrays;
 import java.util.concurrent.atomic.AtomicReferenceArray;
 
 /**
- * What one append needs besides the encoder's bytes: a position to be filled and room for the key. Lent from a pool
- * rather than kept per thread, so that a million short virtual threads do not make a million of them.
+ * The buffers of one append besides the encoder's bytes: a position and space for the key. They come from a pool, not
+ * from thread locals, so that a million short virtual threads do not allocate a million of them.
  */
 final class Scratch {
     private static final int POOL_SIZE = 64;
@@ -17,7 +17,7 @@ final class Scratch {
     int keyLen;
 
     /** Any thread; allocates only while more threads append at once than ever before, or more than 64. */
-    static Scratch take() {
+    static Scratch acquire() {
         final int start = (int) Thread.currentThread().threadId();
         for (int i = 0; i < POOL_SIZE; i++) {
             final int slot = (start + i) & (POOL_SIZE - 1);
@@ -31,7 +31,7 @@ final class Scratch {
         return new Scratch();
     }
 
-    void giveBack() {
+    void release() {
         final int start = (int) Thread.currentThread().threadId();
         for (int i = 0; i < POOL_SIZE; i++) {
             final int slot = (start + i) & (POOL_SIZE - 1);
@@ -42,7 +42,7 @@ final class Scratch {
     }
 
     /**
-     * Writes the key as UTF-8, a lone surrogate as '?', as String.getBytes would, but into the same bytes each time.
+     * Writes the key as UTF-8 into the same bytes each time. A lone surrogate becomes '?', as in String.getBytes.
      */
     void setKey(final CharSequence text) {
         keyLen = 0;

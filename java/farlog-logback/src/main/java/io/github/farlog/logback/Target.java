@@ -12,7 +12,7 @@ import io.github.farlog.client.RecordSink;
 import io.github.farlog.client.Result;
 import io.github.farlog.client.RingFile;
 import io.github.farlog.client.WriterOptions;
-import io.github.farlog.client.gap.Doubt;
+import io.github.farlog.client.gap.UnknownRecord;
 import io.github.farlog.client.gap.Gap;
 import io.github.farlog.client.gap.GapLog;
 import java.lang.management.ManagementFactory;
@@ -39,7 +39,7 @@ final class Target implements TargetMXBean {
     private static final Map<String, Target> TARGETS = new HashMap<>();
     private static final String JMX_PROPERTY = "farlog.jmx";
     private static final long SLEEP_NANOS = 50_000;
-    private static final long LOOK_NANOS = TimeUnit.SECONDS.toNanos(1);
+    private static final long POLL_NANOS = TimeUnit.SECONDS.toNanos(1);
 
     private final String uri;
     private final LongAdder appended = new LongAdder();
@@ -67,12 +67,12 @@ final class Target implements TargetMXBean {
     /** Of the writer. Written under TARGETS. */
     private volatile RingFile file;
     /** The file was removed or replaced, as was last seen. Written under TARGETS. */
-    private volatile boolean isGone;
+    private volatile boolean isFileMissing;
     private Thread watch;
 
     private final GapLog gapLog = new GapLog();
     /** About the last record of a gap. Of who tells. */
-    private final Doubt gapDoubt = new Doubt();
+    private final UnknownRecord unknownGap = new UnknownRecord();
 
     private Target(final String uri, final String spillDir) {
         this.uri = uri;
@@ -158,23 +158,23 @@ final class Target implements TargetMXBean {
         options = wanted;
         level = wanted.level();
         file = RingFile.of(uri);
-        isGone = false;
+        isFileMissing = false;
         writer = opened;
     }
 
     private void watch() {
         while (!isClosed) {
-            LockSupport.parkNanos(LOOK_NANOS);
-            look();
+            LockSupport.parkNanos(POLL_NANOS);
+            checkFile();
         }
     }
 
-    private void look() {
-        final RingFile looked = file;
-        final boolean isMissing = !looked.isInPlace();
+    private void checkFile() {
+        final RingFile checked = file;
+        final boolean isMissing = !checked.isInPlace();
         synchronized (TARGETS) {
-            if (looked == file) { // else it was of the writer before
-                isGone = isMissing;
+            if (checked == file) { // else it was of the writer before
+                isFileMissing = isMissing;
             }
         }
     }
@@ -198,7 +198,7 @@ final class Target implements TargetMXBean {
                 open(former);
             } catch (final FarlogException again) {
                 e.addSuppressed(again);
-                isGone = !file.isInPlace();
+                isFileMissing = !file.isInPlace();
                 writer = old; // closed: says CLOSED to everyone
             }
             throw e;
@@ -246,14 +246,15 @@ final class Target implements TargetMXBean {
         final long waitNanos, final long deadlineNanos) {
         final long end = System.nanoTime() + waitNanos;
         Result result = closeGap(gap, gapClass, end + deadlineNanos, deadlineNanos);
-        result = result == Result.OK ? once(data, classId, criticality, scratch, deadlineNanos, null) : result;
+        result = result == Result.OK ? appendOnce(data, classId, criticality, scratch, deadlineNanos, null) : result;
         if (result != Result.OK) {
             failed.increment();
         }
         for (int i = 0; result == Result.FULL && System.nanoTime() - end < 0; i++) {
             pause(i);
             result = closeGap(gap, gapClass, end, deadlineNanos);
-            result = result == Result.OK ? once(data, classId, criticality, scratch, deadlineNanos, null) : result;
+            result = result == Result.OK ? appendOnce(data, classId, criticality, scratch, deadlineNanos, null)
+                : result;
         }
         if (result == Result.OK) {
             appended.increment();
@@ -275,28 +276,28 @@ final class Target implements TargetMXBean {
     }
 
     /** With a doubt: notes there what was UNKNOWN. */
-    private Result once(final byte[] data, final int classId, final int criticality, final Scratch scratch,
-        final long deadlineNanos, final Doubt doubt) {
+    private Result appendOnce(final byte[] data, final int classId, final int criticality, final Scratch scratch,
+        final long deadlineNanos, final UnknownRecord doubt) {
         RecordSink current = writer;
         while (true) {
             if (current == null) {
                 current = awaitWriter();
             }
-            if (isGone) {
+            if (isFileMissing) {
                 return Result.NOT_FOUND;
             }
             final Result result = current.append(data, 0, data.length, classId, scratch.key, 0, scratch.keyLen,
                 criticality, deadlineNanos, scratch.position);
             if (result == Result.UNKNOWN) {
                 if (doubt != null) {
-                    doubt.note(current, scratch.position);
+                    doubt.set(current, scratch.position);
                 }
                 unknown.increment();
                 return resolve(current, scratch.position, deadlineNanos);
             }
             if (result == Result.FENCED) {
-                look(); // a writer whose file has gone is fenced, mostly before the watch sees it
-                return isGone ? Result.NOT_FOUND : result;
+                checkFile(); // a writer whose file has gone is fenced, mostly before the watch sees it
+                return isFileMissing ? Result.NOT_FOUND : result;
             }
             if (result != Result.CLOSED || isClosed || current == writer) {
                 return result;
@@ -369,16 +370,17 @@ final class Target implements TargetMXBean {
         @Override
         public Result write(final Gap gap) {
             final byte[] bytes = record.encode(gap);
-            final Scratch scratch = Scratch.take();
+            final Scratch scratch = Scratch.acquire();
             scratch.keyLen = 0;
-            final Result result = once(bytes, classId, Classifier.CRITICALITY_MAX, scratch, deadlineNanos, gapDoubt);
-            scratch.giveBack();
+            final Result result = appendOnce(bytes, classId, Classifier.CRITICALITY_MAX, scratch, deadlineNanos,
+                unknownGap);
+            scratch.release();
             return count(result);
         }
 
         @Override
         public Result resolve() {
-            return count(gapDoubt.resolve(deadlineNanos));
+            return count(unknownGap.resolve(deadlineNanos));
         }
 
         private Result count(final Result result) {

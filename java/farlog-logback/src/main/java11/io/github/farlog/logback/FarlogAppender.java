@@ -21,7 +21,8 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
 
     private static String reason() {
         if (Runtime.version().feature() >= 22) {
-            return "the classes for Java 22 are not seen: the jar was unpacked, or packed into another one whose manifest lacks Multi-Release: true";
+            return "the classes for Java 22 are not found: the jar was unpacked, or packed into another one whose "
+                + "manifest lacks Multi-Release: true";
         }
         return "farlog needs Java 22 or later, this is " + System.getProperty("java.version") + " in "
             + System.getProperty("java.home");

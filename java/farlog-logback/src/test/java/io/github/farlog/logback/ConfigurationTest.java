@@ -29,7 +29,8 @@ class ConfigurationTest {
         "<polcy>failStop</polcy>|unknown property [polcy]",
         "<level>durable</level>|level \"durable\": expected posted",
         "<level>stored</level>|visible",
-        "<uri>mem:/dev/shm/farlog-no-such.ring</uri>|make a ring there: farlog ring format 'mem:/dev/shm/farlog-no-such.ring' --size",
+        "<uri>mem:/dev/shm/farlog-no-such.ring</uri>"
+            + "|make a ring there: farlog ring format 'mem:/dev/shm/farlog-no-such.ring' --size",
         "<uri>orders.ring</uri>|orders.ring",
         "<classId>70000</classId>|classId \"70000\": expected a class from 0 to 65535",
         "<classOf>marker:A=x</classOf>|expected a class from 0 to 65535",
@@ -37,7 +38,9 @@ class ConfigurationTest {
         "<classOf>pair:A=1</classOf>|expected marker:NAME=CLASS",
         "<classOf>level:LOUD=1</classOf>|no level LOUD",
         "<deadline>fast</deadline>|deadline \"fast\": expected a time",
-        "<uri>route:farlog://desk7/all</uri>|names a route, whose legs have levels and grants of their own: expected no level", // the test's own level
+        // The test's configuration has a level.
+        "<uri>route:farlog://desk7/all</uri>"
+            + "|names a route, whose legs have levels and grants of their own: expected no level",
         "<spillDir>/tmp/x</spillDir>|spillDir \"/tmp/x\" is for a route: expected uri route:farlog://NAME",
         "<epoch>new</epoch>|epoch \"new\": expected a number",
         "<gapClass>-1</gapClass>|gapClass \"-1\": expected a class",
@@ -55,15 +58,18 @@ class ConfigurationTest {
     /** Logback tells of each and goes on. */
     @ParameterizedTest
     @CsvSource(delimiter = '|', value = {
-        "<encoder><patern>%msg</patern></encoder>|unknown property [patern] in [ch.qos.logback.classic.encoder.PatternLayoutEncoder]",
+        "<encoder><patern>%msg</patern></encoder>"
+            + "|unknown property [patern] in [ch.qos.logback.classic.encoder.PatternLayoutEncoder]",
         "<encoder><pattern></pattern></encoder>|Empty or null pattern",
         "<encoder/>|Empty or null pattern",
         "<encoder><pattern>%nosuchword</pattern></encoder>|conversion word [nosuchword]",
         "<encoder><charset>UTF-9</charset><pattern>%msg</pattern></encoder>|UTF-9",
         "<encoder class='no.such.Encoder'><pattern>%msg</pattern></encoder>|no.such.Encoder",
-        "<filter class='ch.qos.logback.classic.filter.ThresholdFilter'><levl>WARN</levl></filter><encoder><pattern>%m</pattern></encoder>"
+        "<filter class='ch.qos.logback.classic.filter.ThresholdFilter'><levl>WARN</levl></filter>"
+            + "<encoder><pattern>%m</pattern></encoder>"
             + "|unknown property [levl] in [ch.qos.logback.classic.filter.ThresholdFilter]",
-        "<filter class='no.such.Filter'><level>WARN</level></filter><encoder><pattern>%m</pattern></encoder>|no.such.Filter",
+        "<filter class='no.such.Filter'><level>WARN</level></filter>"
+            + "<encoder><pattern>%m</pattern></encoder>|no.such.Filter",
     })
     void shouldFailAtStartWhenWhatIsInsideIsWrong(final String inside, final String expected) {
         try (TestRing ring = new TestRing(1 << 20); TestContext test = new TestContext()) {
@@ -80,7 +86,8 @@ class ConfigurationTest {
     @Test
     void shouldStartBesideAnAppenderThatIsWrong() {
         try (TestRing ring = new TestRing(1 << 20); TestContext test = new TestContext()) {
-            final String other = "<appender name='OTHER' class='ch.qos.logback.core.ConsoleAppender'><no>1</no><encoder/></appender><appender name=\"FARLOG\"";
+            final String other = "<appender name='OTHER' class='ch.qos.logback.core.ConsoleAppender'>"
+                + "<no>1</no><encoder/></appender><appender name=\"FARLOG\"";
             test.configure(TestContext.xml(ring, "").replace("<appender name=\"FARLOG\"", other)
                 .replace("</root>", "<appender-ref ref='OTHER'/><appender-ref ref='NOBODY'/></root>"));
             test.logger("x").info("one");

@@ -104,7 +104,8 @@ class CountersTest {
     void shouldAllocateNothingOfItsOwnForAnEvent() {
         final ThreadMXBean threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
         try (TestRing ring = new TestRing(64 << 20); TestContext test = TestContext.of(TestContext.xml(ring, """
-            <classOf>pair:class=*</classOf><classOf>marker:ORDER=10</classOf><classOf>level:ERROR=2</classOf><keyMdc>ClOrdID</keyMdc>
+            <classOf>pair:class=*</classOf><classOf>marker:ORDER=10</classOf><classOf>level:ERROR=2</classOf>
+            <keyMdc>ClOrdID</keyMdc>
             """).replace("<encoder>", "<encoder class=\"" + SameBytesEncoder.class.getName() + "\">")
             .replaceAll("<pattern>.*</pattern>", ""))) {
             final Logger logger = test.logger("x");

@@ -75,7 +75,8 @@ class JarIT {
         try (TestRing ring = new TestRing(1 << 20)) {
             final String text = run(JAR, folder, old.get(), TestContext.xml(ring, ""), 1);
             assertTrue(Pattern.compile(
-                "Appender \\[FARLOG\\]: farlog needs Java 22 or later, this is \\d\\S* in /\\S+; nothing would be recorded$",
+                "Appender \\[FARLOG\\]: farlog needs Java 22 or later, this is \\d\\S* in /\\S+; "
+                    + "nothing would be recorded$",
                 Pattern.MULTILINE).matcher(text).find(), text);
         }
     }
@@ -95,7 +96,8 @@ class JarIT {
             final String text = run(repacked, folder, Path.of(System.getProperty("java.home")),
                 TestContext.xml(ring, ""), 1);
             assertTrue(
-                text.contains("the classes for Java 22 are not seen: the jar was unpacked, or packed into another one"),
+                text.contains(
+                    "the classes for Java 22 are not found: the jar was unpacked, or packed into another one"),
                 text);
         }
     }

@@ -184,7 +184,8 @@ class KillTest {
         final long seed = Long.getLong("farlog.seed", System.nanoTime());
         System.out.println("kill: seed " + seed + " (repeat with -Dfarlog.seed=" + seed + ")");
         final String classPath = Child.packedClassPath(folder);
-        try (TestRing ring = new TestRing(1 << 20)) { // an archive of the application's classes: a child starts twice as fast
+        // Makes an archive of the application's classes, with which a child starts twice as fast.
+        try (TestRing ring = new TestRing(1 << 20)) {
             final Path xml = folder.resolve("logback.xml");
             Files.writeString(xml, TestContext.xml(ring, ""));
             final ProcessBuilder first = Child.command(xml, classPath, Application.class);

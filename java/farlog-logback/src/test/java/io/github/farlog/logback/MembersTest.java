@@ -115,7 +115,8 @@ class MembersTest {
             .asList((CompositeData[]) ManagementFactory.getPlatformMBeanServer().getAttribute(name, "Members"));
         for (int i = 0; i < members.size(); i++) {
             assertEquals(i + 1, members.get(i).get("number"));
-            MemberStatus.State.valueOf((String) members.get(i).get("state")); // throws when it is none; NONE until the writer has told
+            // Throws for an unknown state; NONE until the writer has reported one.
+            MemberStatus.State.valueOf((String) members.get(i).get("state"));
         }
         return members;
     }

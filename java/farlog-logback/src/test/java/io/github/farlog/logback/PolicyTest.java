@@ -200,7 +200,8 @@ class PolicyTest {
             final String good = FAILOVER.formatted(ring.uri);
             assertThrows(FarlogConfigurationError.class,
                 () -> TestContext.of(good.replace("ref=\"LIST\"", "ref=\"LOST\"")));
-            final String file = "<appender name=\"LIST\" class=\"ch.qos.logback.core.FileAppender\"/>"; // without a file it does not start
+            // A FileAppender without a file does not start.
+            final String file = "<appender name=\"LIST\" class=\"ch.qos.logback.core.FileAppender\"/>";
             assertThrows(FarlogConfigurationError.class,
                 () -> TestContext.of(good.replaceFirst("<appender name=\"LIST\"[^>]*/>", file)));
         }
@@ -215,7 +216,8 @@ class PolicyTest {
             final long start = System.nanoTime();
             assertThrows(FarlogAppendException.class, () -> logger.info("event {} {}", taken, "x".repeat(100)));
             assertTrue(System.nanoTime() - start >= 300_000_000L);
-            test.reconfigure(TestContext.xml(ring, "<policy>block(60s)</policy>")); // longer than a thread waits for a processor
+            // Longer than a thread waits for a processor on a loaded machine.
+            test.reconfigure(TestContext.xml(ring, "<policy>block(60s)</policy>"));
             final List<Object> thrown = new ArrayList<>();
             final Thread waiting = Thread.ofVirtual().start(() -> {
                 try {
@@ -226,7 +228,8 @@ class PolicyTest {
             });
             Thread.sleep(50);
             assertTrue(waiting.isAlive());
-            final List<TestRing.Record> all = new ArrayList<>(ring.drain()); // may come to the last one, for which it makes room
+            // May already drain the waiting record, for which it frees space.
+            final List<TestRing.Record> all = new ArrayList<>(ring.drain());
             waiting.join();
             assertEquals(List.of(), thrown);
             all.addAll(ring.records());
@@ -283,10 +286,10 @@ class PolicyTest {
             final CountDownLatch isOver = new CountDownLatch(1);
             final byte[] big = new byte[1000];
             final Thread other = Thread.ofPlatform().start(() -> {
-                HandoverTest.await(isLate);
+                ReconfigurationThreadsTest.await(isLate);
                 target.closeGap(gap -> {
                     isStuck.countDown();
-                    HandoverTest.await(isOver);
+                    ReconfigurationThreadsTest.await(isOver);
                     return big;
                 }, 9, System.nanoTime() + deadline, deadline);
             });

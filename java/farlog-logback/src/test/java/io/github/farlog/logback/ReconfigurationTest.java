@@ -224,7 +224,7 @@ class ReconfigurationTest {
         try (TestRing ring = new TestRing(1 << 20); TestContext test = TestContext.of(TestContext.xml(ring, ""))) {
             test.reconfigure("<configuration><root level='info'/></configuration>");
             assertFalse(Ring.inspect(ring.uri).writerHeld());
-            assertNull(Handover.of(test.context));
+            assertNull(Reconfiguration.of(test.context));
             test.logger("x").info("nobody listens");
             assertEquals(List.of(), ring.texts());
         }
@@ -242,7 +242,8 @@ class ReconfigurationTest {
             }
             assertEquals(List.of(), load.thrown);
             assertEquals(List.of(), test.errors());
-            // A call that met both is in both; none is only in the second when a later one of its thread is in the first.
+            // A call that met both appenders is in both rings. A call in the second ring alone has no later call of its
+            // thread in the first.
             final LinkedHashSet<String> both = new LinkedHashSet<>(one.texts());
             assertTrue(both.addAll(two.texts()));
             both.remove(UNWANTED);
@@ -341,7 +342,8 @@ class ReconfigurationTest {
             try (load) {
                 replace(file, xml.replace("<level>visible", "<classId>7</classId><level>visible"), 2000);
                 awaitClass(ring, 7);
-                replace(file, xml.replace("</appender>", ""), 4000); // not even XML: Logback falls back to what was safe
+                // Not well-formed XML: Logback falls back to the last configuration that worked.
+                replace(file, xml.replace("</appender>", ""), 4000);
                 Thread.sleep(500);
             }
             shouldHaveAll(ring, load);

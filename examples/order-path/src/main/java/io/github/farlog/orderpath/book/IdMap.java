@@ -15,7 +15,8 @@ final class IdMap {
 
     /** @param countMax how many orders may be in the map at once */
     IdMap(final int countMax) {
-        final int length = Integer.highestOneBit(Math.max(8, countMax) * 2 - 1) * 2; // at most half full: probes stay short
+        // At most half full, so that probes stay short.
+        final int length = Integer.highestOneBit(Math.max(8, countMax) * 2 - 1) * 2;
         ids = new long[length];
         slots = new int[length];
         mask = length - 1;

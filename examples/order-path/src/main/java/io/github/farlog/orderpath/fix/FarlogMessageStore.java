@@ -86,7 +86,8 @@ final class FarlogMessageStore implements MessageStore {
     @Override
     public synchronized void reset() throws IOException {
         final Instant now = Instant.now().truncatedTo(ChronoUnit.MILLIS);
-        change(1, 1, now.isAfter(state.created()) ? now : state.created().plusMillis(1)); // another time is what tells of the reset
+        // A later creation time is what shows the reset.
+        change(1, 1, now.isAfter(state.created()) ? now : state.created().plusMillis(1));
     }
 
     @Override

@@ -18,7 +18,7 @@ final class OrderSender {
     private final EventPoller<Report> reports;
     private final Idle idle;
     private final Histogram totalNs = Latencies.histogram();
-    private final EventPoller.Handler<Report> receiver = this::receive; // made once: a method reference made anew allocates
+    private final EventPoller.Handler<Report> receiver = this::receive; // once: each method reference allocates
     private long sentCount;
     private long answeredCount;
     private long measuredFromNs;

@@ -62,7 +62,8 @@ final class FixRestartTest {
             final int nextFromVenue = Session.lookupSession(FixEngines.DESK).getExpectedTargetNum();
             venue.destroyForcibly().waitFor();
             await("the loss of the connection", () -> !Session.lookupSession(FixEngines.DESK).isLoggedOn());
-            Session.lookupSession(FixEngines.DESK).setNextTargetMsgSeqNum(2); // so the desk asks for all behind the first logon
+            // So the desk requests everything after the first logon.
+            Session.lookupSession(FixEngines.DESK).setNextTargetMsgSeqNum(2);
             venue = startVenue();
             await("the last report again", () -> desk.resentExecIds().size() >= reports.size());
             assertEquals(reports, desk.resentExecIds());

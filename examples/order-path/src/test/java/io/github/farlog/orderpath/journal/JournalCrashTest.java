@@ -100,7 +100,7 @@ final class JournalCrashTest {
             final Process child = start();
             try {
                 awaitMore(child, before);
-                Thread.sleep(random.nextInt(KILL_WITHIN_MS)); // the moment of the kill is what is drawn, not what is waited for
+                Thread.sleep(random.nextInt(KILL_WITHIN_MS)); // draws the moment of the kill; waits for no condition
                 assertTrue(child.isAlive(),
                     () -> "the child ended by itself: " + read(folder.resolve(acks.getFileName() + ".log")));
             } finally {

@@ -16,7 +16,7 @@ public record Gap(long dropped, long unknown, Instant from, Instant to, Result c
     static final Gap NONE = new Gap(0, 0, Instant.MAX, Instant.MIN, Result.OK);
 
     /**
-     * How many events it tells of.
+     * How many events it counts.
      *
      * @return both kinds
      */

@@ -6,27 +6,27 @@ import java.util.concurrent.locks.LockSupport;
 import java.util.concurrent.locks.ReentrantLock;
 
 /**
- * What was dropped since the last gap record. A gap stands in the ring before every event that a thread which saw the
- * drop logs afterwards: who appends calls {@link #flush} first.
+ * What was dropped since the last gap record. In the ring, a gap record precedes every event that a thread logs after
+ * it saw the drop: an appender calls {@link #flush} before each append.
  *
- * <p>Threads: any. {@link #add} waits for no record; the others wait while another thread writes the gap's.
+ * <p>Threads: any. {@link #add} waits for no record; the other methods wait while another thread writes the gap record.
  */
 public final class GapLog {
     private static final int SPINS = 100;
     private static final long PAUSE_NANOS = 50_000;
 
-    /** Held while a gap is told; taken before the lock. */
-    private final ReentrantLock telling = new ReentrantLock();
+    /** Held while a gap record is written; acquired before {@link #lock}. */
+    private final ReentrantLock writing = new ReentrantLock();
     private final ReentrantLock lock = new ReentrantLock();
-    /** The record of what is taken was written and may be in the ring. Guarded by telling. */
-    private boolean isInDoubt;
+    /** The append of inWrite's record returned UNKNOWN: it may be in the ring. Guarded by writing. */
+    private boolean isUnknown;
     /** Guarded by lock. */
-    private Gap noted = Gap.NONE;
-    /** What is being told. Guarded by lock. */
-    private Gap taken = Gap.NONE;
+    private Gap pending = Gap.NONE;
+    /** What the record under way says. Guarded by lock. */
+    private Gap inWrite = Gap.NONE;
     /**
-     * Of either kind there is one. Written under lock: read from two fields, a gap that moves from one to the other
-     * could be missed.
+     * Whether pending or inWrite is a gap. Written under lock: a reader of both fields could miss a gap that moves from
+     * one to the other.
      */
     private volatile boolean isPending;
 
@@ -40,16 +40,16 @@ public final class GapLog {
         /**
          * Writes the record of a gap.
          *
-         * @param gap what it tells
+         * @param gap what the record says
          * @return OK when it is in the ring; UNKNOWN when it may be: it is not written again before {@link #resolve}
-         * has told
+         * has returned another result
          */
         Result write(Gap gap);
 
         /**
-         * Asks what became of the record that was UNKNOWN.
+         * Finds out whether the record that was UNKNOWN was written.
          *
-         * @return OK: it is in the ring. UNKNOWN: that is not known yet. Anything else: it is to be written again
+         * @return OK: it is in the ring. UNKNOWN: still not known. Anything else: it is to be written again
          */
         default Result resolve() {
             return Result.NOT_FOUND;
@@ -57,30 +57,30 @@ public final class GapLog {
     }
 
     /**
-     * Whether a gap is to be told.
+     * Whether a gap record is to be written.
      *
-     * @return true also while it is being told
+     * @return true also while it is being written
      */
     public boolean isPending() {
         return isPending;
     }
 
     /**
-     * How many events no record tells of yet.
+     * How many events no gap record counts yet.
      *
      * @return dropped and unknown
      */
     public long pendingEvents() {
         lock.lock();
         try {
-            return noted.events() + taken.events();
+            return pending.events() + inWrite.events();
         } finally {
             lock.unlock();
         }
     }
 
     /**
-     * Notes an event that is not in the ring.
+     * Counts an event that is not in the ring.
      *
      * @param when its time
      * @param cause why; {@link Result#UNKNOWN}: it may be there
@@ -88,7 +88,7 @@ public final class GapLog {
     public void add(final Instant when, final Result cause) {
         lock.lock();
         try {
-            noted = noted.with(when, cause);
+            pending = pending.with(when, cause);
             isPending = true;
         } finally {
             lock.unlock();
@@ -96,42 +96,42 @@ public final class GapLog {
     }
 
     /**
-     * Writes the gap when there is one.
+     * Writes the gap record when one is pending.
      *
      * @param sink writes it
-     * @param end in {@link System#nanoTime}: how long to wait for another thread that is just doing the same
-     * @return OK: what was noted before the call is told. FULL: the other thread was not done by the end. Anything else
-     * comes from the sink, and the gap is kept and told again later
+     * @param end in {@link System#nanoTime}: until when to wait for another thread that writes it
+     * @return OK: a record in the ring counts every event added before the call. FULL: the other thread was not done by
+     * the end. Any other result comes from the sink; the gap is kept and written later
      */
     public Result flush(final Sink sink, final long end) {
         if (!isPending) {
             return Result.OK;
         }
-        for (int turn = 0; !telling.tryLock(); turn++) {
+        for (int turn = 0; !writing.tryLock(); turn++) {
             if (System.nanoTime() - end >= 0) {
                 return Result.FULL;
             }
             pause(turn);
         }
         try {
-            return tell(sink);
+            return writeGap(sink);
         } finally {
-            telling.unlock();
+            writing.unlock();
         }
     }
 
-    private Result tell(final Sink sink) {
-        if (isInDoubt && !isResolved(sink)) {
+    private Result writeGap(final Sink sink) {
+        if (isUnknown && !isResolved(sink)) {
             return Result.UNKNOWN;
         }
-        final Gap gap = take();
+        final Gap gap = beginWrite();
         Result result = Result.IO; // should the sink throw
         try {
             result = gap == Gap.NONE ? Result.OK : sink.write(gap);
         } finally {
-            isInDoubt = result == Result.UNKNOWN;
-            if (!isInDoubt) {
-                settle(result == Result.OK);
+            isUnknown = result == Result.UNKNOWN;
+            if (!isUnknown) {
+                finishWrite(result == Result.OK);
             }
         }
         return result;
@@ -140,10 +140,10 @@ public final class GapLog {
     private boolean isResolved(final Sink sink) {
         final Result result = sink.resolve();
         if (result != Result.UNKNOWN) {
-            isInDoubt = false;
-            settle(result == Result.OK);
+            isUnknown = false;
+            finishWrite(result == Result.OK);
         }
-        return !isInDoubt;
+        return !isUnknown;
     }
 
     private static void pause(final int turn) {
@@ -157,46 +157,46 @@ public final class GapLog {
     }
 
     /**
-     * The gap, when it can be told no other way; it is not told again. Waits while another thread writes its record.
-     * One that was written and may be in the ring is part of it.
+     * Removes the pending gap, for a caller that reports it elsewhere because the ring is closed. Waits while another
+     * thread writes the gap record. A gap whose record may be in the ring is part of it.
      *
-     * @return null: there is none
+     * @return null when there is none
      */
-    public Gap takeUntold() {
-        telling.lock();
+    public Gap takeUnreported() {
+        writing.lock();
         try {
-            if (isInDoubt) {
-                isInDoubt = false;
-                settle(false);
+            if (isUnknown) {
+                isUnknown = false;
+                finishWrite(false);
             }
-            final Gap gap = take();
-            settle(true);
+            final Gap gap = beginWrite();
+            finishWrite(true);
             return gap == Gap.NONE ? null : gap;
         } finally {
-            telling.unlock();
+            writing.unlock();
         }
     }
 
-    /** What is noted; events that are dropped from now on are another gap. */
-    private Gap take() {
+    /** Moves the pending gap to inWrite; events that are dropped from now on are another gap. */
+    private Gap beginWrite() {
         lock.lock();
         try {
-            taken = noted;
-            noted = Gap.NONE;
-            return taken;
+            inWrite = pending;
+            pending = Gap.NONE;
+            return inWrite;
         } finally {
             lock.unlock();
         }
     }
 
-    private void settle(final boolean isTold) {
+    private void finishWrite(final boolean isWritten) {
         lock.lock();
         try {
-            if (!isTold) {
-                noted = noted == Gap.NONE ? taken : taken.with(noted);
+            if (!isWritten) {
+                pending = pending == Gap.NONE ? inWrite : inWrite.with(pending);
             }
-            taken = Gap.NONE;
-            isPending = noted != Gap.NONE;
+            inWrite = Gap.NONE;
+            isPending = pending != Gap.NONE;
         } finally {
             lock.unlock();
         }

@@ -1,5 +1,5 @@
 /**
- * What the logging appenders share: telling in the ring itself which events were dropped before it, and leaving in
- * order.
+ * What the logging appenders share: gap records, which say in the ring which events were dropped before them, and an
+ * orderly end.
  */
 package io.github.farlog.client.gap;

@@ -39,7 +39,7 @@ class GapLogTest {
     @Test
     void shouldTellNothingWhenNothingWasDropped() {
         assertEquals(Result.OK, flush(this::tell));
-        assertNull(gaps.takeUntold());
+        assertNull(gaps.takeUnreported());
         assertEquals(List.of(), told);
     }
 
@@ -107,8 +107,8 @@ class GapLogTest {
         gaps.add(Instant.ofEpochSecond(3), Result.FULL);
         assertEquals(Result.UNKNOWN, flush(gap -> Result.UNKNOWN));
         gaps.add(Instant.ofEpochSecond(5), Result.FULL);
-        assertEquals(text(2, 0, 3, 5, Result.FULL), gaps.takeUntold().text());
-        assertNull(gaps.takeUntold());
+        assertEquals(text(2, 0, 3, 5, Result.FULL), gaps.takeUnreported().text());
+        assertNull(gaps.takeUnreported());
     }
 
     @Test
@@ -123,7 +123,7 @@ class GapLogTest {
             throw new IllegalStateException();
         }));
         assertTrue(gaps.isPending());
-        assertEquals(text(2, 1, 1, 5, Result.FULL), gaps.takeUntold().text());
+        assertEquals(text(2, 1, 1, 5, Result.FULL), gaps.takeUnreported().text());
         assertFalse(gaps.isPending());
     }
 }

@@ -6,17 +6,17 @@ import org.apache.logging.log4j.status.StatusListener;
 import org.apache.logging.log4j.status.StatusLogger;
 
 /**
- * Hears the errors that Log4j tells of on this thread while it makes something: it goes on with a default for a value
- * that it cannot read, and without an attribute that it does not know.
+ * Collects the errors that Log4j reports on this thread while it builds a plugin. Log4j itself continues: with a
+ * default for a value that it cannot convert, and without an attribute that it does not know.
  */
-final class StatusTrap implements AutoCloseable {
-    /** How Log4j begins the warning of a value that it cannot read; other warnings change nothing of what it makes. */
+final class StatusErrorListener implements AutoCloseable {
+    /** How Log4j's warning of a value that it cannot convert begins; other warnings do not change the plugin. */
     private static final String UNREADABLE = "Error while converting string";
 
     private final Listener listener = new Listener();
 
-    /** Hears until it is closed. */
-    StatusTrap() {
+    /** Listens until it is closed. */
+    StatusErrorListener() {
         StatusLogger.getLogger().registerListener(listener);
     }
 
@@ -32,7 +32,7 @@ final class StatusTrap implements AutoCloseable {
 
     private static final class Listener implements StatusListener {
         private final Thread thread = Thread.currentThread();
-        /** Of this thread alone. */
+        /** Owned by this thread. */
         private String first;
 
         @Override

@@ -7,28 +7,28 @@ import java.util.concurrent.locks.LockSupport;
 import java.util.function.Predicate;
 
 /**
- * Waits for the threads that are inside a call, by their stacks, where nothing counts them.
+ * Waits for the threads that are inside a call, by their stacks, where no counter of calls exists.
  *
- * <p>The stacks of virtual threads are not to be had: these get the least time that every wait lasts.
+ * <p>The JVM gives no stacks of virtual threads: every wait lasts a minimum time, for these.
  *
- * <p>Cold: stops all threads of the process once, for as long as their stacks are taken.
+ * <p>Stops all threads of the process once, while the JVM collects their stacks.
  */
-public final class UnderWay {
+public final class RunningCalls {
     /** The longest wait. */
     public static final long SECONDS_MAX = 5;
     private static final long PAUSE_NANOS = TimeUnit.MILLISECONDS.toNanos(1);
 
-    private UnderWay() {
+    private RunningCalls() {
     }
 
     /**
-     * Waits until each platform thread of which this is true now has been seen otherwise; also on a thread that is
-     * interrupted.
+     * Waits until each platform thread that is inside the call now has left it once. An interrupt does not end the
+     * wait.
      *
-     * @param isInside asked about a stack, innermost frame first
+     * @param isInside whether a stack, innermost frame first, is inside the call
      * @param except threads that are not waited for
-     * @param leastNanos to wait in any case
-     * @return those of which it is still true after {@link #SECONDS_MAX}
+     * @param leastNanos minimum time to wait
+     * @return the threads that are still inside after {@link #SECONDS_MAX}
      */
     public static Set<Thread> await(final Predicate<StackTraceElement[]> isInside, final Set<Thread> except,
         final long leastNanos) {

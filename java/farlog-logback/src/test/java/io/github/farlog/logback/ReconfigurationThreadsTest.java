@@ -31,10 +31,10 @@ import org.junit.jupiter.api.Timeout;
  * root has no appender.
  */
 @Timeout(180)
-class HandoverTest {
+class ReconfigurationThreadsTest {
     private static final String EXTRA = """
-        <appender name="SLOW" class="io.github.farlog.logback.HandoverTest$Slow"/>
-        <appender name="WINDOW" class="io.github.farlog.logback.HandoverTest$Window"/>
+        <appender name="SLOW" class="io.github.farlog.logback.ReconfigurationThreadsTest$Slow"/>
+        <appender name="WINDOW" class="io.github.farlog.logback.ReconfigurationThreadsTest$Window"/>
         <logger name="a.b"><appender-ref ref="SLOW"/></logger>
         <logger name="z"><appender-ref ref="WINDOW"/></logger>
         """;
@@ -234,7 +234,8 @@ class HandoverTest {
             final CountDownLatch first = new CountDownLatch(1);
             final CountDownLatch isStale = new CountDownLatch(1);
             onEvent = () -> {
-                makeStale(root, now -> { // held until the list has changed or it is clear that it does not while this thread copies it
+                // Holds the copy until the list has changed, or until a second has shown that it does not change.
+                makeStale(root, now -> {
                     final long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(1);
                     while (first.getCount() > 0 && System.nanoTime() - end < 0) {
                         Thread.onSpinWait();
@@ -257,7 +258,7 @@ class HandoverTest {
                 }
             });
             test.reconfigure(xml(two, ""));
-            threads.forEach(HandoverTest::join);
+            threads.forEach(ReconfigurationThreadsTest::join);
             assertEquals(2, threads.size());
             assertEquals(List.of("first", "second"),
                 two.texts().stream().filter(text -> !text.equals("late")).toList());
@@ -268,7 +269,7 @@ class HandoverTest {
     }
 
     private static void makeStale(final Logger root) {
-        makeStale(root, HandoverTest::awaitOne);
+        makeStale(root, ReconfigurationThreadsTest::awaitOne);
     }
 
     private static void awaitOne(final List<?> appenders) {

@@ -13,7 +13,7 @@ import java.util.function.BiConsumer;
 /**
  * What the cold calls have in common: texts go over in an arena of the call, and a refusal comes back as an exception.
  */
-final class Cold {
+final class NativeCalls {
     /** Bytes of a UUID, and of a token. */
     private static final int ID_LEN = 16;
     /** The shortest deadline: 0 would mean the default. */
@@ -25,7 +25,7 @@ final class Cold {
         int run(long uri, long error) throws Throwable;
     }
 
-    private Cold() {
+    private NativeCalls() {
     }
 
     /** As C takes it: one that has passed already is the shortest. */

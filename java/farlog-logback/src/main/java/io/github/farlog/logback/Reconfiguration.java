@@ -24,96 +24,97 @@ import java.util.stream.Collectors;
 import org.slf4j.Marker;
 
 /**
- * Carries events past a reconfiguration of Logback, which takes all appenders away, reads the configuration, and puts
- * the new ones in place one by one; what is logged meanwhile it drops.
+ * Keeps events from being lost while Logback is reconfigured. Logback detaches all appenders, reads the configuration,
+ * and attaches the new appenders one by one; it drops the events of this time.
  *
- * <ol> <li>The reset stops our appender: a gate (a turbo filter) holds the threads that begin to log now; for those
- * already past it the reset waits ({@link Callers}). <li>Logback takes the appenders away, then the turbo filters: when
- * it takes the gate, the former appender is put back behind a {@link Bridge}, and the threads go on. <li>The
- * configuration ends: the bridges are taken away, behind a gate once more, see {@link #detachBridges}, and the former
- * appenders let their rings go. Their successors hold them by then. A thread that meets both is heard once
- * ({@link Seen}). Logback's list of a logger's appenders is renewed once more, see {@link #renewLists}. </ol>
+ * <ol> <li>The reset stops our appender. A {@link Gate} (a turbo filter) then holds the threads that begin to log. The
+ * reset waits for the threads that are already past it ({@link LoggingThreads}). <li>Logback detaches the appenders,
+ * then the turbo filters. When it removes the gate, the former appender is attached again through a {@link Bridge}, and
+ * the threads continue. <li>The configuration ends. The bridges are detached, behind a second gate (see
+ * {@link #detachBridges}), and the former appenders release their rings, which their successors have open by then. An
+ * event that reaches both is recorded once ({@link HandledEvents}). Logback's lists of appenders are renewed once more
+ * (see {@link #renewLists}). </ol>
  *
- * <p>A context that is stopped because the process ends, by Logback's shutdown hook or another, is handed over to
- * nobody: the bridges stay, for the application's threads log on until all hooks are done.
+ * <p>When the context stops because the process ends, by Logback's shutdown hook or another, there is no successor: the
+ * bridges stay, because the application's threads log until all hooks are done.
  *
- * <p>Cold: nothing of this is there while Logback is not being reconfigured.
+ * <p>Exists only during a reconfiguration.
  */
-final class Handover implements ConfigurationEventListener {
-    /** How long the gate holds a call once those before it are done; far longer than a reset takes. */
+final class Reconfiguration implements ConfigurationEventListener {
+    /** How long the gate holds a call once the calls before it are done; far longer than a reset takes. */
     private static final long HELD_NANOS_MAX = TimeUnit.SECONDS.toNanos(5);
-    private static final long LOOK_NANOS = TimeUnit.MILLISECONDS.toNanos(100);
-    /** A reset that no configuration follows: then the former appenders stop. */
+    private static final long POLL_NANOS = TimeUnit.MILLISECONDS.toNanos(100);
+    /** After a reset without a configuration the former appenders stop by then. */
     private static final long MILLIS_MAX = 10_000;
     private static final Thread NO_HOOK = new Thread(() -> {}, "farlog-no-hook");
-    private static final Map<LoggerContext, Handover> UNDER_WAY = new WeakHashMap<>();
+    private static final Map<LoggerContext, Reconfiguration> ACTIVE = new WeakHashMap<>();
 
     private final LoggerContext context;
     private final Map<String, Level> levels = new HashMap<>();
-    private final Set<String> alone = new HashSet<>();
+    private final Set<String> nonAdditive = new HashSet<>();
     /** Guarded by this. */
     private final List<Bridge> bridges = new ArrayList<>();
     /** Guarded by this. */
     private boolean isEnded;
     private volatile Gate gate;
     /**
-     * Those who reset the context last, or have begun to configure it since; it is not another one who is done with it.
-     * Guarded by UNDER_WAY.
+     * The threads that reset the context last, or have begun to configure it since. Only the end of a configuration on
+     * one of them ends this reconfiguration. Guarded by ACTIVE.
      */
     private final Set<Thread> configuring = new HashSet<>();
-    /** Guarded by UNDER_WAY. */
+    /** Guarded by ACTIVE. */
     private boolean isEnding;
-    /** The process ends before this does. Guarded by UNDER_WAY. */
-    private boolean isForever;
-    private final CountDownLatch over = new CountDownLatch(1);
-    /** Were inside a logging call all the time that the reset waited; nobody is held for them again. */
+    /** The process is ending: the bridges stay. Guarded by ACTIVE. */
+    private boolean isUntilProcessEnds;
+    private final CountDownLatch ended = new CountDownLatch(1);
+    /** Threads that did not leave their logging call while the reset waited; no later step waits for them. */
     private volatile Set<Thread> stuck = Set.of();
 
-    private Handover(final LoggerContext context) {
+    private Reconfiguration(final LoggerContext context) {
         this.context = context;
         for (final Logger logger : context.getLoggerList()) {
             if (logger.getLevel() != null) {
                 levels.put(logger.getName(), logger.getLevel());
             }
             if (!logger.isAdditive()) {
-                alone.add(logger.getName());
+                nonAdditive.add(logger.getName());
             }
         }
     }
 
-    /** Under way for this context; null when none is. */
-    static Handover of(final Object context) {
-        synchronized (UNDER_WAY) {
-            final Handover found = UNDER_WAY.get(context);
+    /** The reconfiguration of this context that is under way; null when there is none. */
+    static Reconfiguration of(final Object context) {
+        synchronized (ACTIVE) {
+            final Reconfiguration found = ACTIVE.get(context);
             return found == null || found.isEnding ? null : found;
         }
     }
 
     /**
-     * The one of this context, joined by a reset on this thread. One that is just ending is waited for: it takes its
-     * appenders and its gate away, and would let threads pass that this reset has to hold.
+     * The reconfiguration of this context, joined by a reset on this thread. Waits for one that is just ending: it
+     * detaches its bridges and its gate, and would let threads pass that this reset has to hold.
      */
-    private static Handover join(final LoggerContext loggers) {
+    private static Reconfiguration join(final LoggerContext loggers) {
         while (true) {
-            final Handover last;
-            synchronized (UNDER_WAY) {
-                last = UNDER_WAY.computeIfAbsent(loggers, Handover::new);
+            final Reconfiguration last;
+            synchronized (ACTIVE) {
+                last = ACTIVE.computeIfAbsent(loggers, Reconfiguration::new);
                 if (!last.isEnding) {
-                    last.isForever |= isProcessEnding();
+                    last.isUntilProcessEnds |= isProcessEnding();
                     last.configuring.clear();
                     last.configuring.add(Thread.currentThread());
                     return last;
                 }
             }
-            awaitOver(last);
+            awaitEnd(last);
         }
     }
 
-    private static void awaitOver(final Handover last) {
+    private static void awaitEnd(final Reconfiguration last) {
         boolean isInterrupted = false;
         while (true) {
             try {
-                last.over.await();
+                last.ended.await();
                 break;
             } catch (final InterruptedException e) {
                 isInterrupted = true;
@@ -125,8 +126,8 @@ final class Handover implements ConfigurationEventListener {
     }
 
     /**
-     * Called on the thread that stops an appender. True: a reset does it, and the appender is to go on until
-     * {@link #end}. False: it is to close now.
+     * Called on the thread that stops an appender. Returns true when a reset stops it: the appender then continues
+     * until {@link #end}. Returns false when it has to close now.
      */
     static boolean suspend(final FarlogAppender appender, final Object context) {
         if (!(context instanceof final LoggerContext loggers) || !isReset()) {
@@ -145,8 +146,8 @@ final class Handover implements ConfigurationEventListener {
     }
 
     /**
-     * Whether this thread is in LoggerContext.reset, and not because the context is stopped for good in a process that
-     * goes on.
+     * Whether this thread is in LoggerContext.reset; false when the context is stopped for good in a process that
+     * continues.
      */
     private static boolean isReset() {
         return StackWalker.getInstance(StackWalker.Option.RETAIN_CLASS_REFERENCE).walk(frames -> {
@@ -186,7 +187,7 @@ final class Handover implements ConfigurationEventListener {
             }
             if (bridges.isEmpty()) {
                 context.addConfigurationEventListener(this);
-                Thread.ofVirtual().name("farlog-handover").start(this::endLate);
+                Thread.ofVirtual().name("farlog-reconfiguration").start(this::endAfterTimeout);
             }
             bridges.add(new Bridge(appender, new HashSet<>(attached)));
             return true;
@@ -199,7 +200,7 @@ final class Handover implements ConfigurationEventListener {
             gate = closed;
             stuck = closed.close(Set.of());
             if (!stuck.isEmpty()) {
-                report(stuck.size() + " threads are inside a logging call for " + Callers.SECONDS_MAX
+                report(stuck.size() + " threads are inside a logging call for " + LoggingThreads.SECONDS_MAX
                     + " s, and the appenders are taken away: "
                     + "the events of these calls may be lost: " + names(stuck));
             }
@@ -220,17 +221,17 @@ final class Handover implements ConfigurationEventListener {
     }
 
     private void report(final String text) {
-        Reports.whileReporting(() -> context.getStatusManager()
+        StatusReports.run(() -> context.getStatusManager()
             .add(new ErrorStatus("farlog, while Logback is reconfigured: " + text, this)));
     }
 
-    private synchronized void build(final Gate opened) {
+    private synchronized void attachBridges(final Gate removed) {
         if (!isEnded) {
             for (final Bridge bridge : bridges) {
                 bridge.attached.forEach(logger -> logger.addAppender(bridge));
             }
         }
-        if (gate == opened) {
+        if (gate == removed) {
             gate = null;
         }
     }
@@ -239,7 +240,7 @@ final class Handover implements ConfigurationEventListener {
     public void listen(final ConfigurationEvent event) {
         switch (event.getEventType()) {
             case CONFIGURATION_STARTED -> {
-                synchronized (UNDER_WAY) {
+                synchronized (ACTIVE) {
                     configuring.add(Thread.currentThread());
                 }
             }
@@ -253,7 +254,7 @@ final class Handover implements ConfigurationEventListener {
         }
     }
 
-    private void endLate() {
+    private void endAfterTimeout() {
         try {
             Thread.sleep(MILLIS_MAX);
             end();
@@ -263,46 +264,47 @@ final class Handover implements ConfigurationEventListener {
     }
 
     private boolean isConfiguring() {
-        synchronized (UNDER_WAY) {
+        synchronized (ACTIVE) {
             return configuring.contains(Thread.currentThread());
         }
     }
 
     private void end() {
-        synchronized (UNDER_WAY) {
-            if (isEnding || isForever) {
+        synchronized (ACTIVE) {
+            if (isEnding || isUntilProcessEnds) {
                 return;
             }
             isEnding = true;
         }
         try {
-            letGo();
+            releaseFormer();
         } finally {
-            synchronized (UNDER_WAY) {
-                UNDER_WAY.remove(context, this);
+            synchronized (ACTIVE) {
+                ACTIVE.remove(context, this);
             }
-            over.countDown();
+            ended.countDown();
         }
     }
 
-    private void letGo() {
+    private void releaseFormer() {
         synchronized (this) {
             isEnded = true;
             context.removeConfigurationEventListener(this);
         }
         detachBridges();
-        final Set<Thread> left = Callers.await(Callers::isBeforeSuccessor, Set.of());
+        final Set<Thread> left = LoggingThreads.await(LoggingThreads::isBeforeSuccessor, Set.of());
         renewLists();
-        Callers.await(Callers::isBeforeSuccessor, left); // may have found a bridge in the list that was just renewed
+        // A thread may have found a bridge in the list that was just renewed.
+        LoggingThreads.await(LoggingThreads::isBeforeSuccessor, left);
         for (final Bridge bridge : bridges) {
             bridge.appender.release();
         }
     }
 
     /**
-     * While nobody looks for the appenders of a logger. Else a thread that is just copying the list (see
-     * {@link #renewLists}) could put the bridge back before one that has met the successor alone; when these have
-     * different rings, a later event of a thread would be in the former ring and an earlier one only in the new.
+     * Detaches the bridges while no thread reads a logger's list of appenders. Otherwise a thread that is just copying
+     * the list (see {@link #renewLists}) could bring a bridge back after another thread has found only the successor.
+     * If these have different rings, the former ring could then have a later event of a thread than the new ring.
      */
     private void detachBridges() {
         final Gate last = new Gate();
@@ -312,15 +314,15 @@ final class Handover implements ConfigurationEventListener {
                 bridge.attached.forEach(logger -> logger.detachAppender(bridge));
             }
         } finally {
-            last.lift();
+            last.open();
         }
     }
 
     /**
-     * Logback keeps a copy of each logger's list of appenders. A thread that makes one while the list is changed may
-     * mark the old copy as new, and then it stays: with the bridge for ever, or without the successor. Virtual threads
-     * and those that are stuck may do so all the same. Once the threads from before the change are gone, another
-     * change, even one that changes nothing, has the copy made again.
+     * Makes Logback copy its lists of appenders again. Logback keeps a copy of each logger's list. A thread that copies
+     * the list while it changes may mark the old copy as current, and it stays: with the bridge, or without the
+     * successor. Virtual threads and stuck threads may still do so after {@link #detachBridges}. When the threads from
+     * before the change are gone, a further change, even one that changes nothing, makes Logback copy the list again.
      */
     private void renewLists() {
         final Bridge nowhere = bridges.getFirst();
@@ -329,9 +331,7 @@ final class Handover implements ConfigurationEventListener {
         }
     }
 
-    /**
-     * The former appender of this name, taken over for good: it is not released at the end. Null when there was none.
-     */
+    /** The former appender of this name, kept by its successor: the end does not release it. Null if none. */
     synchronized FarlogAppender adopt(final String name) {
         for (final Bridge bridge : bridges) {
             if (bridge.appender.getName() != null && bridge.appender.getName().equals(name)) {
@@ -342,20 +342,20 @@ final class Handover implements ConfigurationEventListener {
         return null;
     }
 
-    /** What the former appender of this name recorded, when it is this ring that it held. Null when there was none. */
-    synchronized Seen seenBy(final String name, final Target target) {
+    /** The events that the former appender of this name handled, if it has the same ring. Null when there was none. */
+    synchronized HandledEvents handledBy(final String name, final Target target) {
         for (final Bridge bridge : bridges) {
             if (bridge.appender.getName() != null && bridge.appender.getName().equals(name)
-                && bridge.appender.held() == target) {
-                return bridge.appender.seen();
+                && bridge.appender.openTarget() == target) {
+                return bridge.appender.handledEvents();
             }
         }
         return null;
     }
 
     /**
-     * As the former configuration had it: level and additivity of the loggers between the event and where the appender
-     * was attached.
+     * Whether the former configuration passed the event to the appender, by the levels and additivity of the loggers
+     * between the event's and those to which the appender was attached.
      */
     private boolean admits(final ILoggingEvent event, final Set<Logger> attached) {
         String name = event.getLoggerName();
@@ -365,7 +365,7 @@ final class Handover implements ConfigurationEventListener {
         while (true) {
             level = level == null ? levels.get(name) : level;
             isReached |= !isCut && isAmong(name, attached);
-            isCut |= alone.contains(name);
+            isCut |= nonAdditive.contains(name);
             if (name.equals(org.slf4j.Logger.ROOT_LOGGER_NAME)) {
                 return isReached && (level == null || event.getLevel().isGreaterOrEqual(level));
             }
@@ -383,58 +383,58 @@ final class Handover implements ConfigurationEventListener {
         return false;
     }
 
-    /** Holds who begins to log, until Logback takes it away. */
+    /** Holds threads that begin to log, until Logback removes the filter. */
     final class Gate extends TurboFilter {
         private final Thread resetting = Thread.currentThread();
-        private final CountDownLatch open = new CountDownLatch(1);
+        private final CountDownLatch opened = new CountDownLatch(1);
         private final AtomicLong expired = new AtomicLong();
         /**
-         * In System.nanoTime; null while the reset waits for those who were before the gate, which has a bound of its
-         * own.
+         * End of the wait, in System.nanoTime; null while the reset waits for the threads that are past the gate, a
+         * wait with a limit of its own.
          */
         private volatile Long end;
 
         /**
-         * From now on holds who begins to log; waits for those who are past it.
+         * Holds threads that begin to log from now on, and waits for those that are past the gate.
          *
-         * @param except not waited for
-         * @return those who are past it still
+         * @param except threads that are not waited for
+         * @return the threads that are still past the gate
          */
         Set<Thread> close(final Set<Thread> except) {
-            Handover.this.context.getTurboFilterList().add(0, this);
+            Reconfiguration.this.context.getTurboFilterList().add(0, this);
             try {
                 final boolean isOneLogger = loggersWithAppenders() <= 1;
-                return Callers.await(frames -> Callers.isBeforeAppender(frames, isOneLogger), except);
+                return LoggingThreads.await(frames -> LoggingThreads.isBeforeAppender(frames, isOneLogger), except);
             } finally {
                 end = System.nanoTime() + HELD_NANOS_MAX;
             }
         }
 
-        void lift() {
-            Handover.this.context.getTurboFilterList().remove(this);
-            open.countDown();
+        void open() {
+            Reconfiguration.this.context.getTurboFilterList().remove(this);
+            opened.countDown();
         }
 
         @Override
         public FilterReply decide(final Marker marker, final Logger logger, final Level level, final String format,
             final Object[] arguments, final Throwable thrown) {
-            if (Thread.currentThread() != resetting && open.getCount() > 0) {
-                pass();
+            if (Thread.currentThread() != resetting && opened.getCount() > 0) {
+                awaitOpen();
             }
             return FilterReply.NEUTRAL;
         }
 
-        private void pass() {
+        private void awaitOpen() {
             boolean isInterrupted = false;
             boolean isOpen = false;
             while (!isOpen && !isExpired()) {
                 try {
-                    isOpen = open.await(LOOK_NANOS, TimeUnit.NANOSECONDS);
+                    isOpen = opened.await(POLL_NANOS, TimeUnit.NANOSECONDS);
                 } catch (final InterruptedException e) {
                     isInterrupted = true;
                 }
             }
-            if (!isOpen && open.getCount() > 0 && expired.incrementAndGet() == 1) {
+            if (!isOpen && opened.getCount() > 0 && expired.incrementAndGet() == 1) {
                 report("the appenders are not back after " + TimeUnit.NANOSECONDS.toSeconds(HELD_NANOS_MAX)
                     + " s; logging calls are held no longer, and their events may be lost");
             }
@@ -450,8 +450,8 @@ final class Handover implements ConfigurationEventListener {
 
         @Override
         public void stop() {
-            build(this);
-            open.countDown();
+            attachBridges(this);
+            opened.countDown();
             if (expired.get() > 0) {
                 report(
                     expired + " logging calls were not held until the appenders were back; their events may be lost");
@@ -459,7 +459,7 @@ final class Handover implements ConfigurationEventListener {
         }
     }
 
-    /** Stands in the place of the appender that was taken away. */
+    /** Takes events for the appender that Logback has detached. */
     final class Bridge extends UnsynchronizedAppenderBase<ILoggingEvent> {
         private final FarlogAppender appender;
         private final Set<Logger> attached;

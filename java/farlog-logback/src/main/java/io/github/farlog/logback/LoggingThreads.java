@@ -1,44 +1,44 @@
 package io.github.farlog.logback;
 
 import ch.qos.logback.classic.Logger;
-import io.github.farlog.client.gap.UnderWay;
+import io.github.farlog.client.gap.RunningCalls;
 import java.util.Set;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Predicate;
 
 /**
- * The platform threads that are inside a logging call, by their stacks. What they are on their way to is not to be
- * taken away before they are there.
+ * Finds the platform threads that are inside a logging call, by their stacks, so that an appender is not detached
+ * before they have reached it.
  *
- * <p>The stacks of virtual threads are not to be had: these get {@link #GRACE_NANOS}, which every wait lasts at least.
- * The stacks do not tell which logger context a call belongs to, so calls of another one are waited for too.
+ * <p>The JVM gives no stacks of virtual threads: every wait lasts at least {@link #GRACE_NANOS}, for these. A stack
+ * does not show which logger context a call belongs to, so the wait includes calls of other contexts.
  */
-final class Callers {
-    static final long SECONDS_MAX = UnderWay.SECONDS_MAX;
+final class LoggingThreads {
+    static final long SECONDS_MAX = RunningCalls.SECONDS_MAX;
     private static final long GRACE_NANOS = TimeUnit.MILLISECONDS.toNanos(100);
     private static final String LOGGER = Logger.class.getName();
     private static final String APPENDER = FarlogAppender.class.getName();
-    private static final String GATE = Handover.Gate.class.getName();
-    private static final String BRIDGE = Handover.Bridge.class.getName();
+    private static final String GATE = Reconfiguration.Gate.class.getName();
+    private static final String BRIDGE = Reconfiguration.Bridge.class.getName();
 
-    private Callers() {
+    private LoggingThreads() {
     }
 
     /**
-     * Waits until each thread of which this is true now has been seen otherwise; also on a thread that is interrupted.
+     * Waits until each thread that is inside a call now has left it once. An interrupt does not end the wait.
      *
-     * @param isUnderWay asked about a stack, innermost frame first
+     * @param isUnderWay whether a stack, innermost frame first, is inside the call
      * @param except threads that are not waited for
-     * @return those of which it is still true after SECONDS_MAX
+     * @return the threads that are still inside after SECONDS_MAX
      */
     static Set<Thread> await(final Predicate<StackTraceElement[]> isUnderWay, final Set<Thread> except) {
-        return UnderWay.await(isUnderWay, except, GRACE_NANOS);
+        return RunningCalls.await(isUnderWay, except, GRACE_NANOS);
     }
 
     /**
-     * Whether the thread is past the gate's place and may still look for the appenders of a logger.
+     * Whether the thread is past the gate and may still search the appenders of a logger.
      *
-     * @param isOneLogger only one has any: who is inside an appender has found them all
+     * @param isOneLogger only one logger has appenders: a thread inside an appender has found them all
      */
     static boolean isBeforeAppender(final StackTraceElement[] frames, final boolean isOneLogger) {
         for (final StackTraceElement frame : frames) {
@@ -54,8 +54,8 @@ final class Callers {
     }
 
     /**
-     * Whether the thread is in a bridge, or may have found one among a logger's appenders and not come to its successor
-     * yet.
+     * Whether the thread is in a bridge, or may have found a bridge among a logger's appenders and not reached the
+     * successor yet.
      */
     static boolean isBeforeSuccessor(final StackTraceElement[] frames) {
         boolean isInAppender = false;
@@ -75,7 +75,7 @@ final class Callers {
         return false;
     }
 
-    /** Not one that takes its appenders away itself. */
+    /** Excludes calls that detach the appenders themselves. */
     private static boolean isLogging(final StackTraceElement frame) {
         return frame.getClassName().equals(LOGGER) && !frame.getMethodName().equals("recursiveReset")
             && !frame.getMethodName().equals("detachAndStopAllAppenders");

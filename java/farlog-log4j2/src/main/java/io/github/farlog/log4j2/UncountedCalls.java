@@ -1,6 +1,6 @@
 package io.github.farlog.log4j2;
 
-import io.github.farlog.client.gap.UnderWay;
+import io.github.farlog.client.gap.RunningCalls;
 import java.lang.ref.WeakReference;
 import java.util.Set;
 import java.util.concurrent.TimeUnit;
@@ -13,26 +13,26 @@ import org.apache.logging.log4j.spi.AbstractLogger;
 import org.apache.logging.log4j.status.StatusLogger;
 
 /**
- * The calls that a configuration which is being stopped has under way. Log4j counts them for each logger of the
- * configuration, and stops the appenders when there are none; but not for a logger that came at run time, by
- * Configurator.setLevel or Spring Boot's actuator. A call that such a logger has under way finds the appender stopped,
- * or no appender any more and returns as if it had met one.
+ * Logging calls in flight that Log4j does not count. When a configuration stops, Log4j stops the appenders only when
+ * each of its loggers has no call in flight. It does not count the calls of loggers that were added at run time, by
+ * Configurator.setLevel or Spring Boot's actuator. Such a call finds a stopped appender, or none, and returns without
+ * an error.
  */
-final class LateCalls {
-    /** Far longer than a virtual thread is off its processor between its logger and the appender. */
+final class UncountedCalls {
+    /** Far longer than a virtual thread is unmounted between its logger and the appender. */
     private static final long LEAST_NANOS = TimeUnit.MILLISECONDS.toNanos(500);
     private static final Set<String> INSIDE = Set.of(AbstractLogger.class.getName(), Logger.class.getName(),
         LoggerConfig.class.getName());
-    /** Has been waited for: one wait is for all appenders of a configuration. */
+    /** The configuration of the last wait: one wait is for all its appenders. */
     private static volatile WeakReference<Configuration> last = new WeakReference<>(null);
 
-    private LateCalls() {
+    private UncountedCalls() {
     }
 
     /**
-     * Waits for them while the appender goes on taking events.
+     * Waits for these calls, while the appender still accepts events.
      *
-     * @param configuration null, or one that is not being stopped: there is nothing to wait for
+     * @param configuration does not wait when null, or when it is not being stopped
      */
     static void await(final Configuration configuration) {
         if (configuration == null || configuration.getState() != LifeCycle.State.STOPPING
@@ -40,12 +40,12 @@ final class LateCalls {
             || !hasUncounted(configuration)) {
             return;
         }
-        final Set<Thread> left = UnderWay.await(LateCalls::isInside, Set.of(), LEAST_NANOS);
+        final Set<Thread> left = RunningCalls.await(UncountedCalls::isInside, Set.of(), LEAST_NANOS);
         if (!left.isEmpty()) {
             StatusLogger.getLogger().error(
-                "farlog: {} threads are inside a logging call for {} s, and the appenders are taken away: the events of these "
-                    + "calls may be lost: {}",
-                left.size(), UnderWay.SECONDS_MAX, left);
+                "farlog: {} threads are still inside a logging call after {} s, and the appenders stop now: the events "
+                    + "of these calls may be lost: {}",
+                left.size(), RunningCalls.SECONDS_MAX, left);
         }
         last = new WeakReference<>(configuration);
     }

@@ -4,13 +4,13 @@ import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicInteger;
 
-/** Who is telling Logback's status now: a listener to our status may log, and what it logs then is not for us. */
-final class Reports {
-    /** Counted, so that nobody asks while nothing is told. */
+/** The threads that report a status to Logback: a status listener may log, and our appender ignores such events. */
+final class StatusReports {
+    /** The number of threads in REPORTING, so that the usual case costs one read. */
     private static final AtomicInteger COUNT = new AtomicInteger();
     private static final Set<Thread> REPORTING = ConcurrentHashMap.newKeySet();
 
-    private Reports() {
+    private StatusReports() {
     }
 
     /** Whether this thread is inside a report. Any thread, no lock, no allocation. */
@@ -18,8 +18,8 @@ final class Reports {
         return COUNT.get() > 0 && REPORTING.contains(Thread.currentThread());
     }
 
-    /** Runs what tells a status; nothing when this thread is telling one. */
-    static void whileReporting(final Runnable report) {
+    /** Runs a report; does nothing when this thread is inside a report already. */
+    static void run(final Runnable report) {
         if (!REPORTING.add(Thread.currentThread())) {
             return;
         }
