@@ -59,7 +59,7 @@ func run(args []string) error {
 	parts := []struct {
 		name string
 		run  func() error
-	}{{"client", benchClient}, {"drain", benchDrain}, {"fanout", benchFanout}}
+	}{{"client", benchClient}, {"drain", benchDrain}, {"fanout", benchFanout}, {"lag", benchLag}}
 	for _, part := range parts {
 		if len(args) > 0 && !slices.Contains(args, part.name) {
 			continue
