@@ -315,6 +315,16 @@ func (f *follower) put(batch Batch) error {
 	if err != nil {
 		return fmt.Errorf("stream %s, from the first site: %w", f.stream, err)
 	}
+	if f.current.Number == 0 && batch.Generation.Number > 1 {
+		return fmt.Errorf(
+			"%w: stream %s begins with generation %d at the first site, and this store has nothing of it: "+
+				"a replica that begins there would count generations from 1; begin with a copy of the first store's "+
+				"directory",
+			store.ErrRemoved,
+			f.stream,
+			batch.Generation.Number,
+		)
+	}
 	if f.appender == nil || f.current.Source != batch.Generation.Source {
 		if f.current.Number != 0 && batch.Generation.Number != f.current.Number+1 && f.appender != nil {
 			return fmt.Errorf("stream %s: generation %d at the first site after %d here", f.stream,

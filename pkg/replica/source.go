@@ -102,11 +102,12 @@ func (s *StoreSource) Read(_ context.Context, stream string, from store.Place) (
 	s.mutex.Unlock()
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	if err := p.seek(s.store, stream, from); err != nil {
-		return Batch{}, err
+	var batch Batch
+	err := p.seek(s.store, stream, from)
+	if err == nil {
+		batch, err = p.read()
 	}
-	batch, err := p.read()
-	if err != nil {
+	if err != nil && p.reader != nil { // where it stands is not where p.next says
 		_ = p.reader.Close() // says nothing that err does not
 		p.reader = nil
 	}
