@@ -27,11 +27,14 @@ type site struct {
 	ring  *storetest.Ring
 	store *store.Store
 	now   time.Time
+	// sealedAt is the clock of the host that seals segments.
+	sealedAt time.Time
 }
 
 func newSite(t *testing.T) *site {
 	t.Helper()
 	s := &site{t: t, dir: filepath.Join(t.TempDir(), "store"), ring: storetest.NewRing(stream, 1), now: began}
+	s.sealedAt = began
 	s.store = s.fill(s.dir, 150)
 	return s
 }
@@ -40,7 +43,8 @@ func newSite(t *testing.T) *site {
 func (s *site) fill(dir string, count int) *store.Store {
 	s.t.Helper()
 	opened, err := store.Open(dir, store.Options{
-		Create: true, SegmentBytes: store.SegmentBytesMin, IsSynchronous: true, Now: func() time.Time { return began },
+		Create: true, SegmentBytes: store.SegmentBytesMin, IsSynchronous: true,
+		Now: func() time.Time { return s.sealedAt },
 	})
 	s.must(err)
 	s.ring.Append(max(0, count-len(s.ring.Records)), 600)
@@ -115,6 +119,31 @@ func TestEnforce_Age(t *testing.T) {
 	}
 	if r := s.enforce(); r.Segments != 0 {
 		t.Errorf("removed again: %+v", r)
+	}
+}
+
+// TestEnforce_AClockThatIsBehindMakesNothingOld: neither the writer's nor that of the host that seals.
+func TestEnforce_AClockThatIsBehindMakesNothingOld(t *testing.T) {
+	for what, sealedAt := range map[string]time.Time{
+		"writer": began.Add(3 * time.Hour), "sealing": began.Add(-3 * time.Hour),
+	} {
+		s := newSite(t)
+		s.sealedAt = sealedAt
+		s.dir = filepath.Join(t.TempDir(), "store")
+		s.store = s.fill(s.dir, 150)
+		s.set(old())
+		later := began
+		if sealedAt.After(began) {
+			later = sealedAt
+		}
+		s.now = later.Add(59 * time.Minute)
+		if r := s.enforce(); r.Segments != 0 {
+			t.Errorf("%s: removed before the time: %+v", what, r)
+		}
+		s.now = later.Add(61 * time.Minute)
+		if r := s.enforce(); r.Segments == 0 {
+			t.Errorf("%s: kept behind the time: %+v", what, r)
+		}
 	}
 }
 
