@@ -288,6 +288,16 @@ IN_LINE void fill_plain_record(struct farlog_writer *writer, const struct farlog
 	writer->ring.next_seq++;
 }
 
+/* The ways to stage a record, and what each saves. Instructions of a call with 256 bytes, counted by stepping through
+ * it, on x86-64, gcc 12 -O2, tmpfs (2026-11-28):
+ *   writer_stage_generally  any record: 800 an append
+ *   stage_general           plainly, by the region's own gather
+ *   stage_built             plainly, into mapped memory: 620 an append. One function with stage_general: 629
+ *   stage_direct            plainly, past the cache (flush=nt): 485 an append; by stage_built 546
+ *   stage_copied            as stage_direct, into a copy that a card reads: with ordinary stores
+ *   submit_direct, _copied  stage and submit in one: 338 a submit; by submit_general 354
+ *   stage_many_direct, ...  32 records under one reading of the clock: 235 a record; one by one 329 */
+
 /* stage_general -- plainly, by the region's own gather. */
 NO_STACK_PROTECTOR static int stage_general(
 	struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks, struct farlog_position *position)
