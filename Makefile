@@ -44,6 +44,7 @@ bench-java:
 soak:
 	@scripts/setup.sh build ctest shm
 	@CRASHES="$(CRASHES)" MEMBER_RUNS=$$(($(CRASHES) / 10)) ROUTE_RUNS=$$(($(CRASHES) / 100)) BLOCK_CRASHES=$$(($(CRASHES) / 4)) FILE_CRASHES=$$(($(CRASHES) / 8)) $(if $(SEED),SEED="$(SEED)") rdma/test/run.sh crash mutants
+	@FUZZ_SECONDS=600 rdma/test/run.sh fuzz
 	@go test -count=1 -v -timeout 60m -run TestCrash_NothingSynced ./pkg/store -crash.rounds=$$(($(CRASHES) / 100))
 	@go test -count=1 -v -timeout 60m -tags farlog_fault -run TestMerged_FaultsLeaveTheOrder ./pkg/drain -merged.runs=$$(($(CRASHES) / 2000))
 	@FARLOG_OUTAGE=10m go test -count=1 -v -timeout 30m -run TestOutage_DataPathGoesOnWithoutControl ./pkg/internal/e2e

@@ -8,7 +8,7 @@
 # ring in a file (20000), FAR_CRASHES=n power cuts of a target (400), MUTANT_PROGRAMS=LIST to play only the tests of
 # these programs with mutants, MEMBER_RUNS=n of a stream with several members (10000),
 # PERCENT=n of the calls that the sweep makes fail (100), ROUTE_RUNS=n of a route with spills (400), SPDLOG_KILLS=n
-# (150), FUZZ_SECONDS=n for each fuzzer (10). SEED=n reproduces.
+# (150), FUZZ_SECONDS=n for each fuzzer (5). SEED=n reproduces.
 # VERBS_ADDRESS=address of an RDMA device here, for verbs
 # BUILD=dir where to build (build/rdma-test)   CC=compiler
 # Every part ends with one line "part: N passed, N failed", where cases may be skipped ", N skipped" as well; the exit
@@ -18,7 +18,7 @@ set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
 build=${BUILD:-$root/build/rdma-test}
 crashes=${CRASHES:-100000}
-fuzz_seconds=${FUZZ_SECONDS:-10}
+fuzz_seconds=${FUZZ_SECONDS:-5}
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/farlog-test.XXXXXX")
 trap 'rm -rf "$scratch"' EXIT
 jobs=$(nproc)
@@ -197,23 +197,30 @@ find_clang() {
 	return 1
 }
 
+# fuzz_one NAME -- first what is saved, then for $fuzz_seconds what comes of it. A crasher is left in build/crashers.
+fuzz_one() {
+	mkdir -p "$scratch/corpus-$1" "$build/crashers"
+	"$build/fuzz/test/fuzz_$1" -max_total_time="$fuzz_seconds" -max_len=12000 \
+		-artifact_prefix="$build/crashers/$1-" "$scratch/corpus-$1" "$root/rdma/test/fuzz/corpus/$1"
+}
+
 part_fuzz() {
 	clang=$(find_clang) || { echo "fuzz: skipped: clang is missing (libFuzzer comes with it)"; return; }
-	CC=$clang configure fuzz -Dfuzz=true -Db_lundef=false $lightly &&
-		make_targets fuzz test/fuzz_record test/fuzz_ring || { fail fuzz; return; }
+	targets=$(cd "$root/rdma/test/fuzz" && echo fuzz_*.c)
+	programs=
+	for target in $targets; do
+		programs="$programs test/${target%.c}"
+	done
+	# shellcheck disable=SC2086
+	CC=$clang configure fuzz -Dfuzz=true -Db_lundef=false $lightly && make_targets fuzz $programs ||
+		{ fail fuzz; return; }
 	passed=0
 	failed_fuzz=0
-	fuzz_pids=
-	for target in record ring; do
-		mkdir -p "$scratch/corpus-$target"
-		"$build/fuzz/test/fuzz_$target" -max_total_time="$fuzz_seconds" -max_len=12000 -artifact_prefix="$scratch/" \
-			"$scratch/corpus-$target" "$root/rdma/test/fuzz/corpus/$target" >"$scratch/fuzz-$target.log" 2>&1 &
-		fuzz_pids="$fuzz_pids $!"
-	done
-	for pid in $fuzz_pids; do
-		if wait "$pid"; then passed=$((passed + 1)); else failed_fuzz=$((failed_fuzz + 1)); fi
-	done
-	for target in record ring; do
+	for target in $targets; do
+		target=${target#fuzz_}
+		target=${target%.c}
+		fuzz_one "$target" >"$scratch/fuzz-$target.log" 2>&1 &&
+			passed=$((passed + 1)) || failed_fuzz=$((failed_fuzz + 1))
 		grep -E '^Done|ERROR|SUMMARY|Base64' "$scratch/fuzz-$target.log" | sed "s/^/fuzz: $target: /"
 	done
 	[ "$failed_fuzz" -eq 0 ] || status=1
