@@ -13,6 +13,7 @@
 #   chrony  chronyd and chronyc, which the test of the clock's offset asks: unpacked into build/chrony
 #   model   spin, which checks the protocol of members
 #   strace  strace, by which tests see the system calls of a child and let the kernel refuse one
+#   static  clang-tidy, for scripts/static.sh
 #   proto   what pkg/api/v1/generate.sh needs: Python with venv
 #   format  what scripts/format.sh needs: Python with venv, which fetches clang-format
 #   docs    what scripts/docs.sh needs: Python with venv, which fetches mkdocs
@@ -198,10 +199,11 @@ for part in "$@"; do
 	vm) refresh_lists && check_vm ;;
 	model) need spin spin ;;
 	strace) need strace strace ;;
+	static) need clang-tidy clang-tidy ;;
 	pages) need ip iproute2 && need curl curl ;;
 	proto | format | docs) need python3 python3 && need_file '/usr/lib/python3*/ensurepip' python3-venv ;;
 	*) die "unknown part \"$part\"; expected build, ctest, shm, java, net, prometheus, chrony, vm, model, strace," \
-		"proto, format, docs or pages" ;;
+		"static, proto, format, docs or pages" ;;
 	esac
 done
 install_missing

@@ -3,7 +3,7 @@
 # takes the next one. Each stage leaves its whole output in build/test/STAGE.log and one line here.
 #   scripts/test.sh            make test: tidy vet pure go fault e2e examples core java, the long tests short or left
 #                              out
-#   scripts/test.sh --check    make check: all of that at full length, and the stages race and fuzz
+#   scripts/test.sh --check    make check: all of that at full length, and the stages race, fuzz and static
 #   scripts/test.sh STAGE...   only these stages, at full length
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -39,6 +39,7 @@ stage_race() { go_tests -race -short "${race_packages[@]}"; }
 stage_fault() { go_tests $short -tags farlog_fault -run 'Crash|Mutant|Fault' ./pkg/farlog ./pkg/drain; }
 stage_e2e() { go_tests $short -count=1 ./pkg/internal/e2e; }
 stage_fuzz() { scripts/fuzz.sh 4s; }
+stage_static() { scripts/static.sh; }
 stage_examples() { scripts/examples.sh; }
 stage_core() { rdma/test/run.sh ${short:+quick}; }
 stage_java() { scripts/format.sh --check java && scripts/java.sh; } # 77: no JDK here; skipped, and said so
@@ -101,7 +102,7 @@ run_stage() {
 
 # The long ones first, so that no worker is left alone at the end; the C core's beside Go's first compilation.
 test_stages=(tidy go core java e2e fault vet examples pure)
-check_stages=(tidy core go java race e2e fuzz fault vet examples pure)
+check_stages=(tidy core go java race e2e fuzz fault static vet examples pure)
 
 # A process of its own: where bash looks at how a function ends, all that fails inside it is passed over.
 if [ "${1:-}" = --here ]; then
