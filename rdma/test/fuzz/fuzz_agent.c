@@ -67,6 +67,11 @@ static void *answer(void *unused)
 	return unused;
 }
 
+static void remove_socket(void)
+{
+	unlink(place.socket_path);
+}
+
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -81,7 +86,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	check(
 		listener >= 0 && bind(listener, (struct sockaddr *)&address, sizeof(address)) == 0 && listen(listener, 8) == 0);
-	check(clock_start() == 0);
+	check(clock_start() == 0 && atexit(remove_socket) == 0);
 	return pthread_create(&thread, NULL, answer, NULL);
 }
 
