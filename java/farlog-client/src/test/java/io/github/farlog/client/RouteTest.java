@@ -26,7 +26,7 @@ import org.junit.jupiter.api.io.TempDir;
 /**
  * Two real rings and one append: which takes what, what a ring that is away costs the other, and what is told of it.
  */
-@Timeout(120)
+@Timeout(1800)
 class RouteTest {
     private static final long LONG = TimeUnit.SECONDS.toNanos(30);
     /** Of an optional leg's memory: the least ring, which a few hundred records fill. */

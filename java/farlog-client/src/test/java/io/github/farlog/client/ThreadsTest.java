@@ -22,7 +22,7 @@ import org.junit.jupiter.api.Timeout;
  * Many threads on one writer: all that was acknowledged is there, each thread's records in the order of its calls;
  * closing is safe.
  */
-@Timeout(240)
+@Timeout(1800)
 class ThreadsTest {
     /** Who is waited for may need this processor. */
     private static final long WAIT_NANOS = 20_000;

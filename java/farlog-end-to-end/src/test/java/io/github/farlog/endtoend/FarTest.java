@@ -27,7 +27,7 @@ import org.junit.jupiter.api.Timeout;
 /**
  * Rings on another host, by their streams' names: what was acknowledged is there although the target died in between.
  */
-@Timeout(240)
+@Timeout(1800)
 class FarTest {
     private static final int COUNT = 2000;
 

@@ -28,7 +28,7 @@ import org.junit.jupiter.api.Timeout;
  * Both appenders on streams of the control plane with three targets, two of which an acknowledgement needs. One target
  * is killed while they log and comes back: no call throws, JMX tells of it, and everything is in the store, in order.
  */
-@Timeout(240)
+@Timeout(1800)
 class MembersTest {
     private static final String SECOND = "target2";
 

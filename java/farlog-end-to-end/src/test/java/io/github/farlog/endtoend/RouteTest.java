@@ -33,7 +33,7 @@ import org.junit.jupiter.api.Timeout;
  * another host, whose target is stopped while records are appended: a call that waited for it would come back at its
  * deadline, and not with OK.
  */
-@Timeout(240)
+@Timeout(1800)
 class RouteTest {
     private static final String FAR = "target2";
     private static final int COUNT = 2000;

@@ -426,7 +426,7 @@ class PolicyTest {
     }
 
     @Test
-    @Timeout(120)
+    @Timeout(1800)
     void shouldHoldTheQueueOfAnAsyncAppenderUntilThereIsRoom() throws InterruptedException {
         try (TestRing ring = new TestRing(256 << 10);
             TestContext test = TestContext.of(ASYNC.formatted(ring.uri, "block(60s)"))) {

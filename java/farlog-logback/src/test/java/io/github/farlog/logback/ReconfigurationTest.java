@@ -31,7 +31,7 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
 /** Logback takes its appenders away and makes new ones while the application logs on. */
-@Timeout(180)
+@Timeout(1800)
 class ReconfigurationTest {
     private static final int RESETS = Integer.getInteger("farlog.resets", 20);
     private static final int THREADS = 4;

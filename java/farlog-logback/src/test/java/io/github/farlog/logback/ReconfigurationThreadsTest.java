@@ -30,7 +30,7 @@ import org.junit.jupiter.api.Timeout;
  * there: inside a logging call, on the way to the FarlogAppender at the root; another acts in the moment in which the
  * root has no appender.
  */
-@Timeout(180)
+@Timeout(1800)
 class ReconfigurationThreadsTest {
     private static final String EXTRA = """
         <appender name="SLOW" class="io.github.farlog.logback.ReconfigurationThreadsTest$Slow"/>

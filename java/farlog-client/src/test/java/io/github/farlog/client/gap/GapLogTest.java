@@ -16,7 +16,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
 /** Every dropped event is told once, in one gap or another, whatever happens while a gap is being told. */
-@Timeout(60)
+@Timeout(1800)
 class GapLogTest {
     private final GapLog gaps = new GapLog();
     private final List<String> told = new ArrayList<>();
