@@ -56,24 +56,25 @@ func newAppendCommand(env *environment) *cobra.Command {
 		Short: "Append records from standard input to a stream, a route or a ring",
 		Long: `Reads records from standard input, a file or a pipe, and appends them in order.
 
-Each record is a line, or 4 bytes of little-endian length and as many bytes (--format length-prefixed). With
---stream the control plane grants the right to write; with --ring no daemon is needed. A record is acknowledged
-when it has reached the level asked for, and --ack text prints one line for it then: epoch, seq, lsn, level, and
-behind # its number in the input, from 1 on. A record that is not appended has a line too, such as: refused FULL #7.
+Each record is a line, or a length of 4 bytes, little-endian, and as many bytes (--format length-prefixed). With
+--stream the control plane grants the right to write; --ring needs no daemon. A record is acknowledged when it has
+reached the requested level. With --ack text, append then prints a line for it: epoch, seq, lsn, level, and after #
+its number in the input, which starts at 1. It prints a line for a record that was not appended too, such as: refused
+FULL #7.
 
---window N puts up to N records under one flush. A window never waits for input: what is there is committed. When the
-ring is full, append waits for the drain (policy block) or refuses the record (policy reject). The wait ends only at
---deadline, with FULL; what it waits for is printed once a second, also while an append is not acknowledged.
+--window N puts up to N records under one flush. A window never waits for input: append commits the records that it
+has read. When the ring is full, append waits for the drain (policy block) or rejects the record (policy reject). The
+wait ends only at --deadline, with FULL. While it waits for space or for an acknowledgement, append prints once a
+second for what.
 
 A ring on another host is reached by verbs: or ofi:, and only with a grant: --stream gets one, --ring takes it from
 the file that farlog stream grant wrote. A stream that a living writer holds is taken over only with --takeover,
 which fences the former writer. Without it append waits up to --acquire-timeout for that writer to end.
 
-With --standby append waits until the stream's writer holds so few rings that it can have nothing acknowledged any
-more: it has ended, or was fenced by farlog stream takeover. A writer that hangs, or whose host is disconnected, is
-not taken over from, unless --hung-after says after how long without a record or heartbeat of the stream. The writer
-then needs a --heartbeat well below that. A live writer that is taken for dead is fenced, and loses nothing that was
-acknowledged.
+With --standby append waits until the stream's writer can have no more records acknowledged: its process has ended, or
+farlog stream takeover has fenced it. From a writer that hangs, or whose host is disconnected, it takes over only with
+--hung-after, when the stream has had no record and no heartbeat for that time. The writer then needs a --heartbeat
+well below it. A live writer that is presumed dead is fenced; no acknowledged record is lost.
 
 With --route each record goes to the streams that the route selects by its class and --criticality, and is
 acknowledged when the required ones have it. Changes of the stream (level, policy, deadline) or of the route take
@@ -95,7 +96,7 @@ effect between two records.`,
 	flags.StringVar(&options.stream, "stream", "", "`name` of the stream; its writer is granted by the control plane")
 	flags.StringVar(&options.route, "route", "", "`name` of the route; writers of its streams are granted by the "+
 		"control plane, or with farlog://NAME by the host agent")
-	flags.Uint32Var(&options.criticality, "criticality", 0, "with --route: how critical every record is, 0 to `255`")
+	flags.Uint32Var(&options.criticality, "criticality", 0, "with --route: `criticality` of every record, 0 to 255")
 	flags.StringVar(&options.spillDir, "spill-dir", "",
 		"with --route: `directory` of the rings that keep what a stream does not take")
 	flags.StringVar(&options.ring, "ring", "",
@@ -103,12 +104,12 @@ effect between two records.`,
 	flags.StringVar(&options.transport, "transport", "",
 		"`transport` to the ring of --stream: mem, verbs or ofi (default: mem on the target's host, else the fastest)")
 	flags.BoolVar(&options.isStandby, "standby", false,
-		"with --stream: wait until its writer has gone, and take over then")
+		"with --stream: wait until its writer has ended, then take over")
 	flags.BoolVar(&options.isTakeover, "takeover", false,
 		"with --stream or --route: fence a living writer that holds the stream, or one of the route's")
-	flags.Var((*config.DurationValue)(&options.hungAfter), "hung-after", "with --standby: take over as well when the "+
-		"stream has brought neither record nor heartbeat for so `long`; well above the writer's --heartbeat "+
-		"(default: never)")
+	flags.Var((*config.DurationValue)(&options.hungAfter), "hung-after", "with --standby: take over from a writer "+
+		"that hangs, when the stream has had no record and no heartbeat for this `duration`; well above the writer's "+
+		"--heartbeat (default: never)")
 	flags.StringVar(&options.tokenFile, "token-file", "",
 		"`file` with the grant of a ring on another host; farlog stream grant writes it")
 	flags.StringVar(&options.format, "format", formatLines, "how records are separated: lines or length-prefixed")
@@ -119,16 +120,16 @@ effect between two records.`,
 	flags.StringVar(&options.policy, "policy", "",
 		"when the ring is full: block or reject (default: the stream's; of --ring: block)")
 	flags.Var((*config.DurationValue)(&options.deadline), "deadline", "longest wait of one append; a ring that is "+
-		"full for so long ends the command with FULL (default: the stream's or the region's for an attempt, and a "+
-		"full ring is waited for as long as it takes)")
-	flags.Var((*config.DurationValue)(&options.heartbeat), "heartbeat", "append a heartbeat when the input has "+
-		"brought nothing for so `long`, so that merges go on past this stream; well below --merge-late of the drain "+
+		"full for that time ends the command with FULL (default: the stream's or the region's deadline for each "+
+		"attempt; append waits for a full ring without limit)")
+	flags.Var((*config.DurationValue)(&options.heartbeat), "heartbeat", "append a heartbeat when there was no input "+
+		"for this `duration`, so that merges do not wait for this stream; well below --merge-late of the drain "+
 		"(default: none)")
 	flags.Uint16Var(&options.class, "class", 0, "class of every record")
 	flags.BoolVar(&options.isFIX, "fix", false,
 		"records are FIX messages: class from MsgType, key from ClOrdID (lists: ListID)")
 	flags.IntVar(&options.keyField, "key-field", 0,
-		"key of a record: its field with this `number`, from 1, between blanks; with --fix: the tag")
+		"key of a record: its field with this `number`, from 1, separated by spaces; with --fix: the tag")
 	flags.StringVar(&options.name, "name", "farlog append", "`name` of this writer, shown to others")
 	options.acquireTimeout = acquireTimeoutDefault
 	flags.Var((*config.DurationValue)(&options.acquireTimeout), "acquire-timeout",

@@ -127,7 +127,7 @@ func (t *appendTalk) opened(uri string, contract farlog.Contract, level farlog.L
 	}
 	t.printf("ring %s: %s, flush %s, acknowledges %s", uri, contract.Kind, contract.FlushMethod, acknowledged)
 	t.printf("recovered: epoch %d (before: %d), head lsn %d, tail lsn %d, %d undrained records kept, "+
-		"%d behind an unreadable one dropped (acknowledged or not is not known), %d bytes scanned in %s",
+		"%d behind an unreadable one dropped (whether acknowledged is unknown), %d bytes scanned in %s",
 		r.Epoch, r.PrevEpoch, r.HeadLSN, r.TailLSN, r.RecordCount, r.OrphanCount, r.ScannedBytes,
 		r.Duration.Round(time.Microsecond))
 }

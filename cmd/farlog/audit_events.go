@@ -56,7 +56,7 @@ recorded, a JSON object a line. It needs no daemon.`,
 	flags := command.Flags()
 	flags.StringVar(&options.what, "what", "",
 		"only calls of this `name`, such as CreateStream, ReplaceMember or Acquire*")
-	flags.StringVar(&options.who, "who", "", "only those of whose certificate's id this is a `part`")
+	flags.StringVar(&options.who, "who", "", "only calls by an identity whose certificate id contains this `text`")
 	flags.StringVar(&options.streams, "stream", "",
 		"only those on this stream or route: a `name`, or a pattern such as desk7/*")
 	flags.StringVar(&options.from, "from", "", "only those since this `time`: RFC 3339, or -24h for a day ago")

@@ -23,20 +23,21 @@ type caOptions struct {
 }
 
 func newCACommand(env *environment) *cobra.Command {
-	return newGroup("ca", "Make and revoke the certificates by which the parts of farlog know each other",
+	return newGroup("ca", "Make and revoke the certificates by which farlog's daemons and commands identify each other",
 		newCAInitCommand(env), newCAIssueCommand(env), newCARenewCommand(env), newCARevokeCommand(env),
 		newCAShowCommand(env))
 }
 
 func (o *caOptions) declareOrder(cmd *cobra.Command) {
 	cmd.Flags().StringSliceVar(&o.hosts, "host", nil,
-		"`names` and addresses for programs that check those, such as Prometheus and curl; farlog itself checks ids")
+		"`names` and addresses in the certificate, for programs that check them, such as Prometheus and curl; farlog "+
+			"itself checks the id")
 	o.declareValidity(cmd)
 }
 
 func (o *caOptions) declareValidity(cmd *cobra.Command) {
 	o.validity = identity.ValidityDefault
-	cmd.Flags().Var((*config.DurationValue)(&o.validity), "validity", "how long a certificate is good for")
+	cmd.Flags().Var((*config.DurationValue)(&o.validity), "validity", "how long a certificate is valid")
 }
 
 // check finds orders that make no certificate.
@@ -51,11 +52,11 @@ func newCAInitCommand(env *environment) *cobra.Command {
 	options := caOptions{}
 	cmd := &cobra.Command{
 		Use:   "init DIR",
-		Short: "Make an authority, and a certificate of each kind that is good for any host",
+		Short: "Make an authority, and a certificate of each kind that is valid on any host",
 		Long: `Makes an authority in DIR (ca.crt, ca.key, crl.pem), and beside it a certificate and key each for
-control, target, drain, host and admin. These are good on any host: copy ca.crt, crl.pem and the pair of what a host
-is to its ` + identity.SystemDir + `, or give --tls-dir. farlog ca issue makes certificates for one host. ca.key signs
-whatever it is asked to: keep it where the authority is.`,
+control, target, drain, host and admin. These are valid on any host. Copy ca.crt, crl.pem and the certificate and key
+of a host's role to its ` + identity.SystemDir + `, or give --tls-dir. farlog ca issue makes certificates for one
+host. Who has ca.key can sign any certificate: keep it where the authority is.`,
 		Args: exactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error { return caInit(env, args[0], options) },
 	}
@@ -92,9 +93,9 @@ func newCAIssueCommand(env *environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "issue DIR KIND NAME",
 		Short: "Make a certificate for one host: control, target, drain, host or admin",
-		Long: `Signs a certificate with the authority in DIR. A target's or drain's is good only for agents with that
-host name (--host-name). All that the host needs is written to one directory: copy it to ` + identity.SystemDir + `
-there.`,
+		Long: `Signs a certificate with the authority in DIR. A target's or drain's certificate is valid only for
+daemons with that host name (--host-name). The command writes all that the host needs to one directory: copy it to
+` + identity.SystemDir + ` there.`,
 		Args: exactArgs(3),
 		RunE: func(_ *cobra.Command, args []string) error { return caIssue(env, args[0], args[1], args[2], options) },
 	}
@@ -192,9 +193,8 @@ func newCAShowCommand(env *environment) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show DIR",
 		Short: "List the certificates in a directory: who, until when, revoked or not",
-		Long: `Lists the certificates in DIR, and where DIR is that of an authority also those in its directories,
-which farlog ca issue makes. What is revoked is said by the list in DIR: a copy of it on a host is as old as it is
-there.`,
+		Long: `Lists the certificates in DIR. If DIR is the directory of an authority, it also lists those that farlog
+ca issue wrote below it. The revocation list in DIR says which are revoked; a copy on a host may be older.`,
 		Args: exactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if _, err := os.Stat(args[0]); err != nil {

@@ -78,7 +78,7 @@ func (p *patientConn) tell(ctx context.Context) {
 	if deadline, isBounded := ctx.Deadline(); isBounded {
 		left = time.Until(deadline).Round(100 * time.Millisecond)
 	}
-	fmt.Fprintf(p.stderr, "waiting: control plane %s does not answer; asking again for %s\n", p.client.address, left)
+	fmt.Fprintf(p.stderr, "waiting: control plane %s does not answer; retrying for %s\n", p.client.address, left)
 }
 
 // isForGood tells a control plane and a client that do not accept each other, which no second call mends, from a

@@ -53,10 +53,10 @@ are in it: keep it like a key. Records are not in it: they are in rings and stor
 	restore := &cobra.Command{
 		Use:   "restore FILE",
 		Short: "Put a backup into a control plane that has no streams",
-		Long: `Reads and checks the whole file, then writes it into the control plane, which must have no streams:
-one with a new --data-dir. Epochs, generations and ids go on 65536 above those of the backup, so that none that was
-given after it is given again. Streams that were created after it are not known any more, and remote writers that
-were granted after it have to ask again when they are disconnected; no acknowledged record is touched.`,
+		Long: `Reads and checks the whole file, then writes it into the control plane, which must have no streams: one
+with a new --data-dir. Epochs, generations and ids continue 65536 above those of the backup, so that none that was
+issued after the backup is issued twice. Streams that were created after the backup are unknown. Remote writers with a
+grant from after the backup need a new grant when they reconnect. No acknowledged record is touched.`,
 		Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return restoreControl(cmd.Context(), env, args[0]) },
 	}

@@ -25,9 +25,9 @@ func newDoctorCommand(env *environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check this host for what farlog needs, and name the remedy of what is missing",
-		Long: `Checks RDMA and NVMe devices, limits, memory, processor, clock, certificates, the control plane and
-the directories of --dir. It changes nothing; in a directory it writes one small file and removes it. Limits are
-those of this shell: a daemon of systemd has its own.
+		Long: `Checks RDMA and NVMe devices, limits, memory, processor, clock, certificates, the control plane and the
+directories of --dir. It changes nothing; in a directory it writes one small file and removes it. Limits are those of
+this shell; a daemon that systemd starts has its own.
 
 Exit code 0: nothing fails, there may be warnings. 1: something fails.`,
 		Args: exactArgs(0),
@@ -51,14 +51,14 @@ Exit code 0: nothing fails, there may be warnings. 1: something fails.`,
 			return env.showFindings(findings)
 		},
 	}
-	cmd.Flags().BoolVar(&isOffline, "offline", false, "do not look for a control plane and its certificates")
-	cmd.Flags().StringSliceVar(&dirs, "dir", nil, "`directories` of rings or of a store, to look at their disks")
+	cmd.Flags().BoolVar(&isOffline, "offline", false, "do not check the control plane and its certificates")
+	cmd.Flags().StringSliceVar(&dirs, "dir", nil, "`directories` of rings or of a store, to check their disks")
 	cmd.Flags().StringSliceVar(&etcd.Endpoints, "etcd-endpoints", nil, "`addresses` of the members of an external "+
 		"etcd cluster, host:port or https://host:port: each is asked for its health")
 	cmd.Flags().StringVar(&etcd.Authority, "etcd-ca", "",
-		"`file` with the certificates that sign those of the etcd cluster (default: the system's)")
+		"`file` with the certificate authorities of the etcd cluster (default: the system's)")
 	cmd.Flags().StringVar(&etcd.Cert, "etcd-cert", "",
-		"`file` with the certificate by which the etcd cluster knows who asks")
+		"`file` with this host's certificate for the etcd cluster")
 	cmd.Flags().StringVar(&etcd.Key, "etcd-key", "", "`file` with its key")
 	return cmd
 }

@@ -37,14 +37,14 @@ func newDumpCommand(env *environment) *cobra.Command {
 		Use:   "dump PATH|MEMBERS [flags]",
 		Short: "Print the records of a ring image, a segment or a store, one a line",
 		Long: `Prints every record, farlog's own included: lsn, seq, epoch, time, flags, class, key, length and
-payload. Records that a later epoch replaced carry SUPERSEDED. In a ring image the walk begins at the head. It needs
-no daemon. With --output json each line is one JSON object, whose payload and key are the bytes of the record: as a
-string where they are UTF-8, else as payload_base64 and key_base64. Only of EPOCH and GAP records the payload is
-spelled out. As text, bytes that do not print are shown by others: SOH as |.
+payload. Records that a later epoch replaced carry SUPERSEDED. A dump of a ring image begins at the head. It needs no
+daemon. With --output json each line is one JSON object, whose payload and key are the bytes of the record: as a
+string where they are UTF-8, else as payload_base64 and key_base64. The payloads of EPOCH and GAP records are decoded.
+Text output replaces unprintable bytes; SOH is shown as |.
 
 Of a stream with several members ("members:K URI URI ...", of rings or the paths of their images) it prints the log
-that the next opening would choose. It only reads, and fences nobody. Rings on other hosts (ofi:, verbs:) are read by
-a reader's grant, which the control plane gives for the stream that --stream names.`,
+that the next writer would recover. It only reads, and fences no writer. Rings on other hosts (ofi:, verbs:) are read
+by a reader's grant, which the control plane gives for the stream that --stream names.`,
 		Example: `  farlog dump data/rings/orders.ring --limit 10
   farlog dump "members:2 mem:/t1/orders.ring mem:/t2/orders.ring mem:/t3/orders.ring"
   farlog dump data/store --stream desk7/orders --from 4096 --to 8192 --payload hex`,

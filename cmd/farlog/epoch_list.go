@@ -15,12 +15,12 @@ import (
 func newEpochCommand(env *environment) *cobra.Command {
 	list := streamListCommand("List the epochs of streams: the last one granted, to whom, and the epoch "+
 		"below which writers are fenced",
-		`Lists a line for each stream; --output wide has one for each of its rings, with what its target reports: the
-epoch of its writer and since when, whether this writer holds the ring now, and which fence and which writer the
-target has confirmed. For one STREAM, named in full, up to 16 former epochs follow: who held each, from when to when,
-and why it ended. ENDED BY is taken over (farlog stream takeover, with its reason), restarted (the same program was
-granted the next epoch), replaced (another program was, such as a standby) or unused (no ring was opened with it
-before the next epoch was granted: it expired, or its holder never connected).`,
+		`Prints a line for each stream; --output wide prints one for each of its rings, with what its target reports:
+the epoch of its writer and since when, whether this writer holds the ring now, and which fence and which writer the
+target has confirmed. For one STREAM, by its full name, up to 16 former epochs follow: the writer of each, from when
+to when, and why it ended. ENDED BY is taken over (farlog stream takeover, with its reason), restarted (the same
+program was granted the next epoch), replaced (another program was, such as a standby) or unused (no ring was opened
+with it before the next epoch was granted: it expired, or its holder never connected).`,
 		func(ctx context.Context, stream string) error { return listEpochs(ctx, env, stream) })
 	return newGroup("epoch", "List the epochs of streams", list)
 }

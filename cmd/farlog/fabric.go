@@ -29,13 +29,13 @@ what differs, and applies the changes. Running it again changes nothing. What th
 is, unless --prune deletes it: as farlog stream delete does, all of it or nothing. A file with mistakes changes
 nothing; all mistakes are printed, each with its line and column.
 
-What is declared and not yet running is shown with the reason: a host without a target, a stream without its ring or
-drain. Of new streams only those are shown that no target accepts; of many the first ones, and their count. --wait
-waits until all of it runs.
+Declared objects that do not run yet are shown with the reason: a host without a target, a stream without its ring or
+drain. Of new streams only those are shown that no target accepts; of many, the first and their count. --wait waits
+until everything runs.
 
-Exit code 0: applied. With --wait 0: applied and all of it runs, 3: applied, and some of it, which is shown, does not
-run yet. With --dry-run 0: nothing to change, and all of it runs, 1: there are changes, 3: nothing to change, and
-some of it does not run. 2: the file has mistakes.`,
+Exit code 0: applied. With --wait 0: applied, and everything runs, 3: applied, and the printed objects do not run yet.
+With --dry-run 0: nothing to change, and everything runs, 1: there are changes, 3: nothing to change, and some objects
+do not run. 2: the file has mistakes.`,
 		Args: exactArgs(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if path == "" {
@@ -159,10 +159,10 @@ func waitApplied(ctx context.Context, env *environment, client *controlClient, f
 		showDrift(env, answer.Drift)
 	}
 	if len(answer.Drift) > 0 {
-		fmt.Fprintf(env.stderr, "%d of it not so in the world after %s\n", len(answer.Drift), how.wait)
+		fmt.Fprintf(env.stderr, "%d of the declared objects do not run after %s\n", len(answer.Drift), how.wait)
 		return cmp.Or(err, error(&exitError{code: exitDrift}))
 	}
-	fmt.Fprintf(env.stderr, "all of it is so in the world after %s\n", time.Since(begun).Round(time.Millisecond))
+	fmt.Fprintf(env.stderr, "everything declared runs after %s\n", time.Since(begun).Round(time.Millisecond))
 	return err
 }
 
@@ -238,13 +238,13 @@ func showChanges(env *environment, answer *api.ApplyFabricResponse, isDryRun boo
 	}
 	switch {
 	case created+changed+deleted == 0 && len(answer.Drift) > 0:
-		fmt.Fprintf(env.stderr, "it is declared so already; %d of it not so in the world\n", len(answer.Drift))
+		fmt.Fprintf(env.stderr, "nothing to change; %d of the declared objects do not run\n", len(answer.Drift))
 	case created+changed+deleted == 0:
-		fmt.Fprintln(env.stderr, "it is as declared already")
+		fmt.Fprintln(env.stderr, "nothing to change")
 	case isDryRun:
 		fmt.Fprintf(env.stderr, "%d to create, %d to change%s; nothing is changed\n", created, changed, deletedText)
 	case len(answer.Drift) > 0:
-		fmt.Fprintf(env.stderr, "%d created, %d changed%s; %d of it not so in the world\n", created, changed,
+		fmt.Fprintf(env.stderr, "%d created, %d changed%s; %d of the declared objects do not run\n", created, changed,
 			deletedText, len(answer.Drift))
 	default:
 		fmt.Fprintf(env.stderr, "%d created, %d changed%s\n", created, changed, deletedText)

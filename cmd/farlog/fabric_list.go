@@ -75,7 +75,8 @@ func streamListCommand(short, long string, run func(ctx context.Context, stream 
 		Use:   "list [STREAM]",
 		Short: short,
 		Long: long +
-			" STREAM is a name or a pattern: * within a part, ** at the end for all below; without it all are listed.",
+			" STREAM is a name or a pattern: * stands for one part of a name, ** at the end for all parts that " +
+			"follow. Without STREAM, all are listed.",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return usageErrorf("got %d arguments, expected: %s; a pattern is to be quoted, or the shell makes "+

@@ -36,15 +36,15 @@ func waitSo(ctx context.Context, env *environment, client *controlClient, fabric
 		if err == nil {
 			failed = 0
 			if len(answer.Changes) > 0 {
-				return nil, fmt.Errorf("somebody else has changed what is declared since: %s %s for one; farlog "+
-					"apply --dry-run shows it", answer.Changes[0].Kind, answer.Changes[0].Name)
+				return nil, fmt.Errorf("another client has changed the declared state, such as %s %s: farlog apply "+
+					"--dry-run shows the differences", answer.Changes[0].Kind, answer.Changes[0].Name)
 			}
 			left := len(answer.Drift)
 			if left == 0 || time.Now().After(end) {
 				return answer.Drift, nil
 			}
 			if since := time.Since(told); since >= waitToldSeldom || left != count && since >= waitToldOfAny {
-				fmt.Fprintf(env.stderr, "waiting: %d not so yet, for one %s\n", left, driftText(answer.Drift[0]))
+				fmt.Fprintf(env.stderr, "waiting for %d objects, such as %s\n", left, driftText(answer.Drift[0]))
 				told, count = time.Now(), left
 			}
 		}

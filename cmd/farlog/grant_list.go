@@ -14,10 +14,10 @@ import (
 func newGrantCommand(env *environment) *cobra.Command {
 	request, role := new(api.ListGrantsRequest), ""
 	list := streamListCommand("List who may write, drain and read streams; it shows no secret",
-		`Lists the last writer's grant of each stream, its drain, and the clients of other hosts that its rings
-admit. STATE of a writer is active (it holds one of the rings, as last reported), granted (it has not opened the
-rings, or has closed them) or fenced (another writer took the stream over). EXPIRES is until when the holder may
-connect; a connection that is open stays.`,
+		`Lists the last writer's grant of each stream, its drain, and the clients of other hosts that its rings admit.
+STATE of a writer is active (it holds one of the rings, as last reported), granted (it has not opened the rings, or
+has closed them) or fenced (another writer took the stream over). EXPIRES is until when the holder may connect; an
+open connection stays.`,
 		func(ctx context.Context, stream string) error {
 			value, isKnown := api.GrantRole_value["GRANT_ROLE_"+upper(role)]
 			if role != "" && (!isKnown || value == 0) {

@@ -31,10 +31,10 @@ func newHostConnectCommand(env *environment) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "connect NQN",
 		Short: "Connect a subsystem, and say which device its namespace is",
-		Long: `Connects a subsystem by the kernel's interface, as root, with timeouts for a log: when the connection
-breaks, the device is removed (--ctrl-loss 0s), and programs that have it open get errors at once. The kernel's
-defaults would hold commands for 600 s. An existing connection stays as it is; settings of it that do not suit are
-named. Keys are read from files of mode 0600 and are never shown.`,
+		Long: `Connects a subsystem through the kernel, as root, with timeouts that suit a log: when the connection
+breaks, the kernel removes the device (--ctrl-loss 0s), and programs that have it open get errors at once. With the
+kernel's defaults, commands would wait for 600 s. An existing connection is not changed; the command names settings of
+it that do not suit. Keys are read from files of mode 0600 and are never shown.`,
 		Example: `  farlog host connect nqn.2026-01.com.example:desk7 --transport rdma --address 10.0.0.7 --key-file /etc/farlog/nvme.key
   farlog host connect nqn.2026-01.com.example:desk7 --address 10.0.0.7 --print`,
 		Args: exactArgs(1),
@@ -66,31 +66,31 @@ named. Keys are read from files of mode 0600 and are never shown.`,
 	flags.StringVar(&spec.Transport, "transport", spec.Transport, "`name`: "+strings.Join(nvmehost.Transports, ", "))
 	flags.StringVar(&spec.Address, "address", "", "the target's IP `address`")
 	flags.IntVar(&spec.Port, "port", 0, fmt.Sprintf("the target's `port` (default %d)", nvmehost.PortDefault))
-	flags.Uint32Var(&namespace, "namespace", 0, "`number` of the namespace whose device to wait for; 0 = the only one")
+	flags.Uint32Var(&namespace, "namespace", 0, "`number` of the namespace to wait for; 0 = the only one")
 	flags.StringVar(&spec.HostNQN, "host-nqn", "",
 		"this host's `NQN` (default: of /etc/nvme, else made of the machine's id)")
-	flags.StringVar(&spec.HostID, "host-id", "", "this host's `UUID`, beside --host-nqn: reservations are kept by it")
-	flags.StringVar(&spec.HostInterface, "host-interface", "", "network `device` to go out by (default: as routed)")
+	flags.StringVar(&spec.HostID, "host-id", "", "this host's `UUID`, with --host-nqn: it owns reservations")
+	flags.StringVar(&spec.HostInterface, "host-interface", "", "network `device` to connect from (default: as routed)")
 	flags.StringVar(&spec.KeyFile, "key-file", "",
 		"`file` with this host's key (DH-HMAC-CHAP), or as farlog target nvmet key writes it")
 	flags.StringVar(&spec.CtrlKeyFile, "ctrl-key-file", "",
-		"`file` with the target's key, by which it has to prove itself as well")
+		"`file` with the target's key, to authenticate the target too")
 	flags.IntVar(&spec.Queues, "io-queues", 0, "`number` of queues; 0 = one for each processor")
-	flags.IntVar(&spec.PollQueues, "poll-queues", 0, "`number` of queues that are polled, in addition")
+	flags.IntVar(&spec.PollQueues, "poll-queues", 0, "`number` of additional queues that are polled")
 	for _, one := range []struct {
 		target *time.Duration
 		name   string
 		usage  string
 	}{
-		{&spec.Times.CtrlLoss, "ctrl-loss", "how long a broken connection is tried again; 0s: its device goes at once"},
-		{&spec.Times.FastIOFail, "fast-io-fail", "how long commands wait meanwhile"},
-		{&spec.Times.ReconnectDelay, "reconnect-delay", "between two tries"},
-		{&spec.Times.KeepAlive, "keep-alive", "a target that is silent for about twice this is gone"},
+		{&spec.Times.CtrlLoss, "ctrl-loss", "how long the kernel tries to reconnect; 0s: removes the device at once"},
+		{&spec.Times.FastIOFail, "fast-io-fail", "how long commands wait while the kernel reconnects"},
+		{&spec.Times.ReconnectDelay, "reconnect-delay", "time between two attempts to reconnect"},
+		{&spec.Times.KeepAlive, "keep-alive", "interval of keep-alives; about two without answer end the connection"},
 	} {
 		flags.Var((*config.DurationValue)(one.target), one.name, one.usage)
 	}
 	flags.BoolVar(&isKept, "keep", false,
-		"stay, and connect again whenever the device has gone; each time it is a new one")
+		"keep running, and reconnect whenever the kernel has removed the device; its number changes each time")
 	flags.BoolVar(&isPrinted, "print", false, "print the command of nvme-cli that does the same, and do nothing")
 	return command
 }
@@ -118,7 +118,7 @@ func (e *environment) keepDevice(ctx context.Context, kernel nvmehost.Kernel, sp
 func newHostDisconnectCommand(env *environment) *cobra.Command {
 	return &cobra.Command{
 		Use:   "disconnect NQN",
-		Short: "End this host's connections to a subsystem; whoever has its device open gets errors",
+		Short: "End this host's connections to a subsystem; programs that have its device open get errors",
 		Args:  exactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if err := nvmehost.CheckNQN(args[0]); err != nil {
@@ -138,8 +138,9 @@ func newHostDisconnectCommand(env *environment) *cobra.Command {
 
 func newHostShowCommand(env *environment) *cobra.Command {
 	return &cobra.Command{
-		Use:   "show [NQN]",
-		Short: "Show the namespaces that are connected here, and what of their connections does not suit a ring",
+		Use: "show [NQN]",
+		Short: "Show the namespaces that are connected to this host, and settings of their connections that do not " +
+			"suit a ring",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return usageErrorf("got %d arguments, expected: %s", len(args), cmd.UseLine())

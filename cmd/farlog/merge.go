@@ -25,18 +25,18 @@ func newMergeCommand(env *environment) *cobra.Command {
 		Use:   "merge STORE [flags]",
 		Short: "Put the streams of a store into one order, the same on every rerun",
 		Long: `Puts the records of all streams into one order, by (time, stream, seq), beside the store's segments in
-STORE/merged, and prints how far it came. farlog replay --merged reads it, farlog verify checks it.
+STORE/merged, and prints up to where. farlog replay --merged reads it, farlog verify checks it.
 
-A record goes into the order when every stream has delivered a later one. A stream that delivers nothing for --late
-is not waited for any longer; when it then delivers a record of an earlier time, the record is placed at the end of
-the order and marked late. These decisions are kept, so that each entry of the order is byte for byte the same
-however often it is built. A run resumes where the last one ended, killed or not.
+A record goes into the order when every stream has delivered a later one. The merge stops waiting for a stream that
+delivers nothing for --late. When such a stream then delivers a record of an earlier time, the merge puts the record
+at the end of the order and marks it late. It stores these decisions, so that every rebuild of the order is the same,
+byte for byte. A run resumes where the last one ended, killed or not.
 
 Without a flag it merges what can be merged now and ends; it does not wait for a stream that has no record yet.
---final says that every stream ends where it is, such as after the close of a day. With -f it follows the store, as
-farlogd drain --merge-late does. --rebuild builds a damaged order again from the records and the decisions, beside
-the present one, which stays when it has more entries; with -f it waits until the new one has as many, and then
-follows the store.`,
+--final declares that every stream is complete, such as after the close of a day. With -f it follows the store, as
+farlogd drain --merge-late does. --rebuild builds a damaged order again from the records and the decisions, beside the
+present one, which stays when it has more entries; with -f it waits until the new one has as many, and then follows
+the store.`,
 		Example: `  farlog merge data/store
   farlog merge data/store --final
   farlog replay data/store --merged --speed max`,
@@ -54,11 +54,11 @@ follows the store.`,
 	}
 	flags := command.Flags()
 	flags.DurationVar(&options.late, "late", merge.LateLimitDefault,
-		"how `long` a stream that brings nothing is waited for")
+		"`duration` to wait for a stream that has no new record")
 	flags.DurationVar(&options.ahead, "ahead", merge.AheadLimitDefault, "how far ahead of this host's clock a "+
-		"record's time may be; one that is further is not believed, and marked early")
+		"record's time may be; a record that is further ahead is marked early, and its time is not used")
 	flags.BoolVarP(&options.isFollowing, "follow", "f", false, "follow the store")
-	flags.BoolVar(&options.isFinal, "final", false, "put in everything: each stream ends where it is")
+	flags.BoolVar(&options.isFinal, "final", false, "merge all records: every stream is complete")
 	flags.BoolVar(&options.isAnew, "rebuild", false,
 		"build the order again from the records and the decisions, and replace the present one")
 	return command

@@ -22,7 +22,7 @@ type nvmetOptions struct {
 }
 
 func newTargetCommand(env *environment) *cobra.Command {
-	return newGroup("target", "List and show the targets; set up what this host is a target of",
+	return newGroup("target", "List and show the targets; configure this host as an NVMe target",
 		newTargetListCommand(env), newTargetShowCommand(env), newNVMeTCommand(env))
 }
 
@@ -31,9 +31,9 @@ func newNVMeTCommand(env *environment) *cobra.Command {
 	group := &cobra.Command{
 		Use:   "nvmet",
 		Short: "Set up the kernel's NVMe target on this host: subsystems, namespaces, hosts and their keys, ports",
-		Long: `Brings the kernel's NVMe target to what a file declares, through configfs, as root. What others have
-made there, such as nvmetcli, is named and stays. Keys for DH-HMAC-CHAP are drawn, kept in --state (mode 0600), and
-never shown. docs/reference/nvmet.md has the file's keys.`,
+		Long: `Configures the kernel's NVMe target as a file declares, through configfs, as root. Objects that others
+have created there, such as nvmetcli, are reported and stay. The command generates keys for DH-HMAC-CHAP, stores them
+in --state (mode 0600), and never shows them. docs/reference/nvmet.md has the file's keys.`,
 		Args: groupArgs,
 		RunE: runGroup,
 	}
@@ -66,8 +66,8 @@ func newNVMeTApplyCommand(env *environment, options *nvmetOptions) *cobra.Comman
 		Use:   "apply -f FILE",
 		Short: "Bring the kernel's NVMe target to what a file declares",
 		Long: `Shows what differs from the file, step by step in the kernel's order, and applies it; running it again
-changes nothing. What an earlier file declared and this one does not is removed; what was never declared is named and
-stays. The file is checked as a whole first.
+changes nothing. Objects that an earlier file declared and this one does not are removed; objects that were never
+declared are reported and stay. The command checks the whole file first.
 
 Exit code 0: applied. With --dry-run 0: nothing to change, 1: there are changes. 2: the file has mistakes.`,
 		Args: exactArgs(0),
@@ -109,7 +109,7 @@ func tellMistakes(env *environment, path string, err error) error {
 func newNVMeTRemoveCommand(env *environment, options *nvmetOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "remove",
-		Short: "Remove all that was declared from the kernel's NVMe target, and the keys",
+		Short: "Remove everything that was declared from the kernel's NVMe target, and the keys",
 		Args:  exactArgs(0),
 		RunE: func(*cobra.Command, []string) error {
 			return options.change(env, func(kernel *nvmet.Kernel, state *nvmet.State) (nvmet.Change, error) {
@@ -125,9 +125,9 @@ func newNVMeTRestoreCommand(env *environment, options *nvmetOptions) *cobra.Comm
 	cmd := &cobra.Command{
 		Use:   "restore FILE",
 		Short: "Bring the whole of the kernel's NVMe target to what nvmetcli or save has saved",
-		Long: `Reads nvmetcli's JSON and makes the kernel's NVMe target just that: what the file does not have is
-removed, whoever made it. What is so already is left alone, so that its hosts stay connected. An attribute that this
-kernel does not have is left out and said, unless it keeps somebody away.`,
+		Long: `Reads nvmetcli's JSON and configures the kernel's NVMe target exactly so. Objects that are not in the
+file are removed, whoever created them. Objects that are already as in the file are not touched, so that their hosts
+stay connected. An attribute that this kernel does not have is skipped with a warning, unless it restricts access.`,
 		Args: exactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			raw, err := readWhole(env, args[0])
@@ -152,10 +152,10 @@ func newNVMeTRotateCommand(env *environment, options *nvmetOptions) *cobra.Comma
 	cmd := &cobra.Command{
 		Use:   "rotate HOST-NQN...",
 		Short: "Draw new keys for hosts and give them to the kernel",
-		Long: `Connections that are there stay. A host that connects again, also after a break, has to show the new
-key: bring it at once (farlog target nvmet key). Without a break: first --part host, bring the file, write its
+		Long: `Existing connections stay. A host that reconnects, also after a broken connection, needs the new key:
+copy it there at once (farlog target nvmet key). Without an interruption: first --part host, copy the file, write its
 dhchap_key to /sys/class/nvme/nvmeN/dhchap_secret of the host's controller; then --part target, and dhchap_ctrl_key to
-dhchap_ctrl_secret. Both at a time end the connection.`,
+dhchap_ctrl_secret. Both at once end the connection.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usageErrorf("got 0 arguments, expected: %s", cmd.UseLine())
@@ -180,9 +180,9 @@ func newNVMeTReadmitCommand(env *environment, options *nvmetOptions) *cobra.Comm
 	cmd := &cobra.Command{
 		Use:   "readmit HOST-NQN --subsystem NQN",
 		Short: "Admit an evicted host again, by the next apply",
-		Long: `Only when that host has neither a connection to the subsystem (farlog host disconnect) nor a writer
-left: commands that it held back would otherwise reach rings that another host writes now. The daemon (farlogd target
---nvmet-file) admits it within seconds, farlog target nvmet apply at once.`,
+		Long: `Run it only when that host has no connection to the subsystem (farlog host disconnect) and no writer
+left: otherwise commands that it still holds would reach rings that another host writes now. The daemon (farlogd
+target --nvmet-file) admits it within seconds, farlog target nvmet apply at once.`,
 		Args: exactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			state, err := nvmet.OpenState(options.state)
@@ -230,9 +230,10 @@ func newNVMeTKeyCommand(env *environment, options *nvmetOptions) *cobra.Command 
 
 func newNVMeTSaveCommand(env *environment, options *nvmetOptions) *cobra.Command {
 	return &cobra.Command{
-		Use:   "save FILE",
-		Short: "Save the whole of the kernel's NVMe target as nvmetcli does, keys and all (mode 0600)",
-		Args:  exactArgs(1),
+		Use: "save FILE",
+		Short: "Save the complete configuration of the kernel's NVMe target as nvmetcli does, with the keys (mode " +
+			"0600)",
+		Args: exactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			kernel, err := nvmet.Open(options.root)
 			if err != nil {
@@ -289,7 +290,7 @@ func (o *nvmetOptions) showChange(env *environment, change nvmet.Change, isBroke
 	for _, nqn := range change.Drawn {
 		if !o.isDryRun {
 			fmt.Fprintf(env.stderr,
-				"host %s: keys are drawn: farlog target nvmet key %s FILE writes them for the host\n", nqn, nqn)
+				"host %s: keys are generated: farlog target nvmet key %s FILE writes them for the host\n", nqn, nqn)
 		}
 	}
 	for _, note := range change.Notes {

@@ -17,11 +17,11 @@ func newNVMeTEvictCommand(env *environment, options *nvmetOptions) *cobra.Comman
 	cmd := &cobra.Command{
 		Use:   "evict HOST-NQN --subsystem NQN",
 		Short: "Take a host out of a subsystem for sure, so that another one may take its rings over",
-		Long: `Removes the host from the hosts that the subsystem allows, waits until no command of it is in flight
-in its namespaces, and records that in the rings that it wrote last: from then on a writer of another host may open
-them. For namespaces whose kernel has no reservations (before Linux 6.13), and for rings that share a namespace. The
-subsystem is removed and re-created for it: all other hosts have to reconnect. The host stays out, whatever is
-declared, also after a boot, until readmit. It is idempotent: run it again to repeat it.`,
+		Long: `Removes the host from the hosts that the subsystem allows, waits until no command of it is in flight in
+its namespaces, and records that in the rings that it wrote last: from then on a writer of another host may open them.
+For namespaces whose kernel has no reservations (before Linux 6.13), and for rings that share a namespace. The
+subsystem is removed and re-created for it: all other hosts have to reconnect. The host stays evicted until farlog
+target nvmet readmit, whatever the file declares, also after a reboot. Idempotent.`,
 		Args: exactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			for _, nqn := range []string{subsystem, args[0]} {

@@ -12,16 +12,17 @@ import (
 func newPlanCommand(env *environment) *cobra.Command {
 	path := ""
 	cmd := &cobra.Command{
-		Use:   "plan -f FILE",
-		Short: "Work out rings, links, wear and latency floors for declared rates, and refuse what cannot hold",
-		Long: `Work out, for a fabric.yaml with a section plan (what is appended where, sites, links, media): the
-ring that an outage needs, the load of each link and card, the wear of media in a year, the minimum latency of an
-append to each stream and route over fibre and gear, and how long drains need to catch up. Rings are where the
-control plane would put them in a fabric that is empty. It needs no daemon and measures nothing;
-docs/reference/plan.md has the keys and the formulas.
+		Use: "plan -f FILE",
+		Short: "Compute ring sizes, link loads, media wear and minimum latencies for declared rates, and say what " +
+			"does not fit",
+		Long: `Computes, for a fabric.yaml with a section plan (what is appended where, sites, links, media): the ring
+that an outage needs, the load of each link and card, the wear of media in a year, the minimum latency of an append to
+each stream and route over fibre and network devices, and how long drains need to catch up. Rings are where the
+control plane would place them in an empty fabric. It needs no daemon and measures nothing; docs/reference/plan.md has
+the keys and the formulas.
 
-Exit code 0: the plan holds. 1: it does not, and all reasons are printed. 2: the file has mistakes, and all of them
-are printed, each with its line and column.`,
+Exit code 0: the plan holds. 1: it does not; all reasons are printed. 2: the file has mistakes; all are printed, each
+with its line and column.`,
 		Args: exactArgs(0),
 		RunE: func(*cobra.Command, []string) error {
 			if path == "" {

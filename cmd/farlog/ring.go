@@ -56,14 +56,14 @@ func newRingFormatCommand(env *environment) *cobra.Command {
 	}
 	flags := command.Flags()
 	flags.Var((*config.SizeValue)(&size), "size",
-		"of the region, a multiple of 4KiB; a device or an existing file gives its own")
+		"of the region, a multiple of 4KiB; a device or an existing file determines its own")
 	flags.Var((*config.SizeValue)(&recordLenMax), "record-len-max",
 		"largest extent of one record; 0 = 1MiB, or a quarter of the ring")
 	flags.Var((*config.SizeValue)(&align), "align", "where records begin: a power of two from 64 to 4096; 0 = 64")
 	flags.StringVar(&options.StreamName, "stream", "", "`name` of the stream, under which a drain stores the records")
 	flags.Uint32Var(&options.StreamID, "stream-id", 0, "`number` of the stream, written into each record")
-	flags.Var((*saltValue)(&options.Salt), "salt", "`number` that the CRCs of records are made with, such as "+
-		"0x7a31c59d: the same for all members of a stream; 0 = drawn at random")
+	flags.Var((*saltValue)(&options.Salt), "salt", "`number` that seeds the CRCs of records, such as 0x7a31c59d: the "+
+		"same for all members of a stream; 0 = random")
 	flags.BoolVar(&options.Force, "force", false, "format although a ring is there; its undrained records are lost")
 	return command
 }
@@ -136,9 +136,9 @@ func newRingFenceCommand(env *environment) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "fence URI",
 		Short: "Order that writers of lower epochs stop",
-		Long: `Persists the order that no writer below the epoch appends to the ring. A living writer stops at its
-next call, on a block device within a few milliseconds of appending; that it is gone is sure only when another could
-open the ring.`,
+		Long: `Persists a fence in the ring: writers of lower epochs may not append. A live writer sees the fence at
+its next call, on a block device within a few milliseconds. It has stopped for sure only when another writer has
+opened the ring.`,
 		Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return fenceRing(env, args[0], epochMin, cmd.Flags().Changed("epoch-min"))

@@ -15,10 +15,10 @@ func newRingCutCommand(env *environment) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "cut URI --at LSN",
 		Short: "Accept that a ring has lost acknowledged records",
-		Long: `Opens a ring that was refused because an acknowledged record in it is unreadable, and begins a new
-epoch in that record's place: it and all that lies behind it is dropped. LSN is the one that the refusal names; at any
-other, and of a ring that is known to have lost nothing, the command changes nothing. Look at the ring first: farlog
-dump prints what is readable.`,
+		Long: `For a ring that cannot be opened because an acknowledged record in it is unreadable. Begins a new epoch
+at that record: it and all records behind it are lost. LSN is the LSN in the error message of the failed opening. At
+another LSN, and in a ring without an unreadable record, the command changes nothing. First print what is readable:
+farlog dump.`,
 		Example: `  farlog ring cut mem:/var/lib/farlog/orders.ring --at 73728`,
 		Args:    exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -62,8 +62,8 @@ func newRingRemoveCommand(env *environment) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "remove URI",
 		Short: "Take a ring out of its region's directory, or remove the file that it has for itself",
-		Long: "Its space may then hold another ring. Refused while a writer, a drain or a fence uses it, or while " +
-			"it holds records that are not drained.",
+		Long: "Frees its space for another ring. Refused while a writer, a drain or a fence uses it, or while it " +
+			"holds records that are not drained.",
 		Example: `  farlog ring remove 'nvme:/dev/nvme2n1?ring=desk7/orders'`,
 		Args:    exactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {

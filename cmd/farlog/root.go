@@ -62,9 +62,9 @@ func newRootCommand(env *environment) *cobra.Command {
 	})
 	settings := config.New(root.PersistentFlags())
 	settings.String(&env.control, "control", controlAddressDefault,
-		"control plane `address`, host:port; of several control planes host:port,host:port", config.Addresses)
+		"`address` of the control plane, host:port; of several, host:port,host:port", config.Addresses)
 	settings.Duration(&env.timeout, "timeout", callTimeoutDefault,
-		"longest wait for an answer of the control plane, which is asked again while there is none", aboveZero)
+		"longest wait for an answer of the control plane, with retries", aboveZero)
 	settings.Strings(&env.addresses, "host.addresses", nil, identity.AddressesUsage, identity.CheckAddresses)
 	env.declareSecurity(settings)
 	root.PersistentFlags().StringVarP(&env.output, "output", "o", "", "output `format`: json or wide (default: text)")

@@ -33,10 +33,10 @@ Options of a leg, after its stream:
   policy=spill      what becomes of a record that the stream does not take: fail (required legs), spill, drop
 (optional legs)
   buffer=64MiB      size of the spill on the writer's host, or of the memory of a leg that drops
-  deadline=1ms      of the leg's part of an append (default: the stream's)
+  deadline=1ms of the append to this leg (default: the stream's)
 
-In place of a stream route=NAME puts in the legs of another route. What a file declares, and changes of a route, are
-for farlog apply.`,
+In place of a stream, route=NAME includes the legs of another route. farlog apply changes a route, and creates those
+that a file declares.`,
 		Example: "  farlog route create desk7/all --leg desk7/orders --leg " +
 			"site2/orders,optional,policy=spill,criticality=2",
 		Args: exactArgs(1),
@@ -172,7 +172,7 @@ func selectedText(spec *api.RouteSpec) string {
 func newRouteShowCommand(env *environment) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show NAME",
-		Short: "Show one route: which records go to which streams, also by way of the routes that it selects",
+		Short: "Show one route: which records go to which streams, also through routes that it includes",
 		Args:  exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			answer, err := ask(cmd.Context(), env, "", &api.GetRouteRequest{Name: args[0]}, (*controlClient).GetRoute)
@@ -223,7 +223,7 @@ func newRouteDeleteCommand(env *environment) *cobra.Command {
 	var revision int64
 	cmd := &cobra.Command{
 		Use:   "delete NAME",
-		Short: "Delete a route that no other one selects; its streams stay",
+		Short: "Delete a route that no other route includes; its streams stay",
 		Args:  exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			answer, err := ask(cmd.Context(), env, "", &api.DeleteRouteRequest{

@@ -25,7 +25,7 @@ func (e *environment) declareSecurity(settings *config.Set) {
 	settings.String(&e.tlsKey, "tls.key", "", "`file` with its key, in place of --tls-dir")
 	settings.String(&e.tlsCRL, "tls.crl", "", "`file` with the list of revoked certificates, beside --tls-cert")
 	e.given = settings.Given
-	settings.Bool(&e.isInsecure, "insecure", false, "speak to the control plane without TLS; loopback addresses only")
+	settings.Bool(&e.isInsecure, "insecure", false, "connect to the control plane without TLS; loopback addresses only")
 }
 
 // checkSecurity finds settings that do not go together.

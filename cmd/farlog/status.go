@@ -26,11 +26,12 @@ func newStatusCommand(env *environment) *cobra.Command {
 	isWatch, interval := false, statusIntervalDefault
 	cmd := &cobra.Command{
 		Use:   "status [STREAM]",
-		Short: "Show how the streams are: writer, epoch, cursors, lag, latency",
-		Long: "Show how the streams are: writer, epoch, cursors, lag, latency.\n\n" +
-			"Exit code 0: every stream is ok, warn, pending, has no writer, or goes on without a member. 1: one is " +
-			"in alarm or error, its drain or target is\n" +
-			"gone, or the control plane does not answer. --output json prints numbers in bytes, records and seconds.",
+		Short: "Show the state of the streams: writer, epoch, cursors, lag, latency",
+		Long: `Show the state of the streams: writer, epoch, cursors, lag, latency.
+
+Exit code 0: every stream is ok, warn, pending, has no writer, or continues without a member. 1: a stream is in alarm
+or error, its drain or target is gone, or the control plane does not answer. --output json prints numbers in bytes,
+records and seconds.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return usageErrorf("got %d arguments, expected: %s", len(args), cmd.UseLine())
@@ -47,8 +48,8 @@ func newStatusCommand(env *environment) *cobra.Command {
 			return printStatus(cmd.Context(), env, env.stdout, args)
 		},
 	}
-	cmd.Flags().BoolVarP(&isWatch, "watch", "w", false, "show it again and again until interrupted")
-	cmd.Flags().Var((*config.DurationValue)(&interval), "interval", "time between two looks with --watch")
+	cmd.Flags().BoolVarP(&isWatch, "watch", "w", false, "refresh until interrupted")
+	cmd.Flags().Var((*config.DurationValue)(&interval), "interval", "time between two refreshes with --watch")
 	return cmd
 }
 
@@ -338,7 +339,7 @@ func (r statusRow) render(screen *bytes.Buffer, isWide bool) {
 		line("  %-8s %s", []string{"reason", ""}[min(i, 1)], part)
 	}
 	line("  writer   %s  epoch %d", r.writerText(), r.Epoch)
-	line("  level    %s of %s asked for  (%s, %s)", dashed(r.LevelReached), r.Level, dashed(r.Region), dashed(r.Flush))
+	line("  level    %s, %s requested  (%s, %s)", dashed(r.LevelReached), r.Level, dashed(r.Region), dashed(r.Flush))
 	for i, part := range wrap(r.Attestation, statusColumns-11, isWide) {
 		line("  %-8s %s", []string{"attested", ""}[min(i, 1)], part)
 	}
@@ -374,7 +375,7 @@ func (r statusRow) latencyText() string {
 	case r.Writer == "":
 		return "p50 -  p99 -  p99.9 -  max -"
 	}
-	return "p50 to p99.9 and max: no host agent tells of this writer"
+	return "p50 to p99.9 and max: no host agent reports this writer"
 }
 
 // ageText says how old the picture is: what happened since its target last looked is not in it.

@@ -142,7 +142,7 @@ func TestStatusRow_LatencyIsNotMadeUp(t *testing.T) {
 	row := newStatusRow(status)
 	row.render(&screen, false)
 	if text := screen.String(); !strings.Contains(text,
-		"  append   p50 to p99.9 and max: no host agent tells of this writer, 12/s\n") {
+		"  append   p50 to p99.9 and max: no host agent reports this writer, 12/s\n") {
 		t.Error(text)
 	}
 	if raw, err := json.Marshal(row); err != nil || !strings.Contains(string(raw), `"append_p99_seconds":null,`) ||

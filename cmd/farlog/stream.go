@@ -46,7 +46,7 @@ func newStreamCreateCommand(env *environment) *cobra.Command {
 	options := createOptions{wait: ringWaitDefault}
 	cmd := &cobra.Command{
 		Use:   "create NAME",
-		Short: "Create a stream; the same command again changes nothing",
+		Short: "Create a stream; idempotent: the same command again changes nothing",
 		Args:  exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return createStream(cmd.Context(), env, args[0], options)
@@ -68,17 +68,17 @@ func newStreamCreateCommand(env *environment) *cobra.Command {
 	flags.Uint32Var(&options.needed, "needed", 0,
 		"`members` that an acknowledgement waits for (default: more than half of them)")
 	flags.StringVar(&options.failureDomain, "failure-domain", "",
-		"what no two members share: host, rack or site (default host)")
+		"failure domain that no two members share: host, rack or site (default host)")
 	flags.StringVar(&options.target, "target", "",
-		"`host` whose target shall have the ring, of a stream with one (default: any)")
-	flags.StringVar(&options.writer, "writer-host", "", "`host` that writes: of the targets that fit, the one with "+
-		"the shortest round-trip time is chosen, as its host agent measures it (default: any)")
+		"`host` whose target holds the ring, for a stream with one ring (default: any)")
+	flags.StringVar(&options.writer, "writer-host", "", "`host` of the writer: among the targets that fit, placement "+
+		"chooses the one with the shortest round-trip time, as this host's agent measures it (default: any)")
 	flags.Var((*config.DurationValue)(&options.latencyLimit), "latency-limit",
 		"maximum round-trip time from --writer-host to a target; placement waits for a measurement (default: any)")
-	flags.Uint64Var(&options.records, "records-per-second", 0, "`records` a second that it is declared to have in "+
-		"the long run, for the quota of its tenant and farlog plan; it limits no append (default: nothing is said)")
-	flags.Var((*config.SizeValue)(&options.bytes), "bytes-per-second", "bytes of payloads and keys of these a second")
-	flags.StringVar(&options.drain, "drain", "", "`host` whose drain shall have the stream (default: any)")
+	flags.Uint64Var(&options.records, "records-per-second", 0, "declared average of `records` a second, for the "+
+		"quota of its tenant and farlog plan; it limits no append (default: none declared)")
+	flags.Var((*config.SizeValue)(&options.bytes), "bytes-per-second", "declared bytes of payloads and keys a second")
+	flags.StringVar(&options.drain, "drain", "", "`host` whose drain reads the stream (default: any)")
 	flags.Var((*config.DurationValue)(&options.wait), "wait",
 		"how long to wait for the ring to be created; 0 = do not wait")
 	return cmd
@@ -252,7 +252,7 @@ func targetOf(status *api.StreamStatus) string {
 func newStreamShowCommand(env *environment) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show NAME",
-		Short: "Show one stream: what is wanted of it and what is seen",
+		Short: "Show one stream: its spec and its reported state",
 		Args:  exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			status, err := env.streamStatus(cmd.Context(), args[0])
@@ -297,7 +297,7 @@ func showStream(env *environment, status *api.StreamStatus) error {
 		line("writer", "%s", writerTermsText(status.LastGrant))
 		for _, member := range status.LastGrant.Members {
 			if isFarRing(member.Uri) {
-				line("writer goes to", "%s", member.Uri)
+				line("writer connects to", "%s", member.Uri)
 			}
 		}
 	}
@@ -316,7 +316,7 @@ func showStream(env *environment, status *api.StreamStatus) error {
 	for _, ring := range status.Rings {
 		line("ring", "%s", strings.TrimSpace(ring.Uri+" "+atTarget(status, ring)))
 		for _, uri := range ring.RemoteUris {
-			line("far ring", "%s", uri)
+			line("remote ring", "%s", uri)
 		}
 		line("ring uuid", "%x", ring.RingUuid)
 		if contract := ring.Contract; contract != nil {

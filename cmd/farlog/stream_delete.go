@@ -28,10 +28,10 @@ func newStreamDeleteCommand(env *environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "delete NAME",
 		Short: "Delete a stream that nobody writes and whose records are all stored; the store keeps them",
-		Long: `Delete a stream: writers are fenced, the drain stores what is left, the targets remove the rings, and
-the name is free. Refused while a writer has the stream or records are not stored. The store keeps what it has: a new
-stream of the same name is another one, whose records follow there in a generation of their own. The same command
-again goes on waiting.`,
+		Long: `Delete a stream: the control plane fences writers, the drain stores the remaining records, the targets
+remove the rings, and the name is free. Refused while a writer has the stream or records are not stored. The store
+keeps its records: a new stream of the same name is another stream, whose records follow in a generation of their own.
+Idempotent: run the command again to continue waiting.`,
 		Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return deleteStream(cmd.Context(), env, args[0], options)
@@ -41,7 +41,7 @@ again goes on waiting.`,
 	flags.BoolVar(&options.isDryRun, "dry-run", false, "say whether it could be deleted; change nothing")
 	flags.Int64Var(&options.revision, "revision", 0, "only if the stream is still at this `revision` (0: whichever)")
 	flags.BoolVar(&options.isRingLost, "ring-lost", false,
-		"its ring is lost for good, with the records in it that were not stored: wait for nothing of it")
+		"its ring is lost for good, with the records in it that were not stored: do not wait for them")
 	flags.Var((*config.DurationValue)(&options.wait), "wait", "how long to wait until it is gone; 0 = do not wait")
 	return cmd
 }

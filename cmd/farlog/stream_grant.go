@@ -16,10 +16,9 @@ func newStreamGrantCommand(env *environment) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "grant NAME --token-file FILE",
 		Short: "Get the right to write a stream from another host, for a writer that cannot ask for it",
-		Long: `Asks the control plane for a grant and writes it to a file that only its owner can read. A writer that
-lives is not fenced by it, unless --takeover says so; without, the command waits for its end, at most as long as
---acquire-timeout says. The grant is good for one writer, which has to come within ten minutes: farlog append --ring
-URI --token-file FILE.`,
+		Long: `Asks the control plane for a grant and writes it to a file that only its owner can read. The command
+does not fence a live writer without --takeover: it waits for the writer's end, at most --acquire-timeout. The grant
+is valid for one writer, which has to connect within ten minutes: farlog append --ring URI --token-file FILE.`,
 		Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			options.stream = args[0]
@@ -27,7 +26,7 @@ URI --token-file FILE.`,
 		},
 	}
 	command.Flags().StringVar(&options.tokenFile, "token-file", "",
-		"`file` to write the grant to; it must not be there yet")
+		"`file` to write the grant to; it must not exist")
 	command.Flags().BoolVar(&options.isTakeover, "takeover", false, "fence a living writer that holds the stream")
 	command.Flags().Var((*config.DurationValue)(&options.acquireTimeout), "acquire-timeout",
 		"longest wait for the grant, and for a living writer's end")

@@ -11,7 +11,7 @@ import (
 )
 
 func newStreamMembersCommand(env *environment) *cobra.Command {
-	return newGroup("members", "Replace a ring of a stream that has several, or accept what was lost with one",
+	return newGroup("members", "Replace a member of a stream, or accept the loss of its records",
 		newMembersReplaceCommand(env), newMembersAcceptLossCommand(env))
 }
 
@@ -26,12 +26,12 @@ func newMembersReplaceCommand(env *environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replace NAME --member TARGET [--with TARGET] --reason TEXT",
 		Short: "Put a new ring in the place of a member's that is gone for good",
-		Long: `Has another target create a ring in place of a member's ring, or the same target where the ring was
-lost. A running writer goes on with the other members. A writer that was opened by farlog append --stream or by
-farlog:// learns of the new ring and copies to it all that is not stored; then the member counts. Otherwise the next
-opening of the stream does so. One member at a time: replace the next one when the new ring counts (farlog status).
-The former ring is never used again, also when its target returns. It needs the role admin and is recorded with its
-reason.`,
+		Long: `Replaces a member's ring by a new one on another target, or on the same target where the ring was lost.
+A running writer continues with the other members. A writer that was opened by farlog append --stream or by farlog://
+learns of the new ring and copies to it all records that are not stored; then the member counts. Without such a
+writer, the next writer does so when it opens the stream. One member at a time: replace the next one when the new ring
+counts (farlog status). The former ring is never used again, even when its target returns. It needs the role admin and
+is recorded with its reason.`,
 		Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return replaceMember(cmd.Context(), env, args[0], options)
@@ -39,10 +39,10 @@ reason.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&options.member, "member", "", "the `target` whose ring is replaced, or its host; required")
-	flags.StringVar(&options.with, "with", "", "the `target` that makes the new one, or its host (default: the target "+
-		"with the lowest load in a failure domain of its own)")
-	flags.StringVar(&options.reason, "reason", "", "`why`, for the audit stream; required")
-	flags.BoolVar(&options.isDryRun, "dry-run", false, "say what would be done; change nothing")
+	flags.StringVar(&options.with, "with", "", "the `target` that creates the new ring, or its host (default: the "+
+		"target with the lowest load in a failure domain of its own)")
+	flags.StringVar(&options.reason, "reason", "", "`reason`, for the audit stream; required")
+	flags.BoolVar(&options.isDryRun, "dry-run", false, "print what would be done; change nothing")
 	return cmd
 }
 
@@ -85,19 +85,19 @@ func newMembersAcceptLossCommand(env *environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "accept-loss NAME --reason TEXT",
 		Short: "Let a stream be opened again although records may be lost with a member that was replaced",
-		Long: `A stream is not opened while too few of its members know what was acknowledged: with one member
-needed, the ring that was replaced may have had the only copy. This command declares such records as lost, and lets
-the stream go on with what the other members have. A member that missed the stream's first opening and never received
-an epoch holds no record, and nothing is lost with it: where such members are enough, this command only lets them
-count. --dry-run prints what may be lost, as far as it is known, and changes nothing. It needs the role admin and is
-recorded with its reason and output.`,
+		Long: `A stream cannot be opened while too few of its members know what was acknowledged: with one member
+needed, a replaced ring may have had the only copy. This command declares such records as lost, so that the stream
+continues with the records of the other members. A member that missed the stream's first opening and never received an
+epoch holds no record, and nothing is lost with it: where such members are enough, the command only makes them count.
+--dry-run prints what may be lost, as far as it is known, and changes nothing. It needs the role admin and is recorded
+with its reason and output.`,
 		Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return acceptLoss(cmd.Context(), env, args[0], reason, isDryRun)
 		},
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "`why`, for the audit stream; required unless --dry-run")
-	cmd.Flags().BoolVar(&isDryRun, "dry-run", false, "say what may be lost; change nothing")
+	cmd.Flags().StringVar(&reason, "reason", "", "`reason`, for the audit stream; required unless --dry-run")
+	cmd.Flags().BoolVar(&isDryRun, "dry-run", false, "print what may be lost; change nothing")
 	return cmd
 }
 

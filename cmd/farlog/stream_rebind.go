@@ -15,9 +15,9 @@ func newStreamRebindCommand(env *environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rebind NAME --drain DRAIN --reason TEXT",
 		Short: "Give a stream whose store is lost for good to a drain of another store",
-		Long: `Binds a stream to the store of another drain, where the store that it was bound to is lost for good.
-What its rings still have goes to the new store; what was released from them before was only in the lost one, and the
-answer says up to which record. Refused while a drain of the former store reports (end it first), and while a target
+		Long: `Binds a stream to the store of another drain, for when its store is lost for good. Records that are
+still in its rings go to the new store. Records that were released from the rings were only in the lost store; the
+answer says up to which record. Refused while a drain of the former store reports (stop it first), and while a target
 with one of the rings does not. It needs the role admin and is recorded with its reason.`,
 		Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -25,9 +25,9 @@ with one of the rings does not. It needs the role admin and is recorded with its
 			return rebindStream(cmd.Context(), env, request)
 		},
 	}
-	cmd.Flags().StringVar(&request.Drain, "drain", "", "the `drain` that is to have it, by its id or host; required")
-	cmd.Flags().StringVar(&request.Reason, "reason", "", "`why`, for the audit stream; required")
-	cmd.Flags().BoolVar(&request.DryRun, "dry-run", false, "say what would be lost; change nothing")
+	cmd.Flags().StringVar(&request.Drain, "drain", "", "the new `drain`, by its id or host; required")
+	cmd.Flags().StringVar(&request.Reason, "reason", "", "`reason`, for the audit stream; required")
+	cmd.Flags().BoolVar(&request.DryRun, "dry-run", false, "print what would be lost; change nothing")
 	return cmd
 }
 

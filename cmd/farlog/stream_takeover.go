@@ -22,16 +22,16 @@ func newStreamTakeoverCommand(env *environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "takeover NAME --reason TEXT",
 		Short: "Fence a stream's writer, whatever it does, so that another one may come",
-		Long: `Fences every writer of a stream at so many of its members that none of them can have another record
-acknowledged, and prints since when. It needs the role admin and is recorded with its reason. It admits no new
-writer: the next one asks for a grant (farlog append --stream NAME), and a standby (--standby) does so by itself. A
-running writer notices at its next append, farlog append --stream within seconds also without one.`,
+		Long: `Fences every writer of a stream, at enough of its members that no writer can have another record
+acknowledged, and prints since when. It needs the role admin and is recorded with its reason. It admits no new writer:
+the next one asks for a grant (farlog append --stream NAME), and a standby (--standby) does so by itself. A running
+writer notices the fence at its next append; farlog append --stream notices it within seconds also without an append.`,
 		Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return takeOverStream(cmd.Context(), env, args[0], reason, timeout)
 		},
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "`why`, for the audit stream; required")
+	cmd.Flags().StringVar(&reason, "reason", "", "`reason`, for the audit stream; required")
 	cmd.Flags().Var((*config.DurationValue)(&timeout), "timeout", "longest wait for the targets to confirm")
 	return cmd
 }

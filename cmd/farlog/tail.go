@@ -54,21 +54,20 @@ func newTailCommand(env *environment) *cobra.Command {
 		Use: "tail {NAME | farlog://NAME | --ring URI} [flags]",
 		Short: "Print the records of a stream: what lies in its ring, what is in a store before that, and what is " +
 			"appended",
-		Long: `Prints the records in the ring: those that were appended and not yet drained. With --store it begins
-in the store, as --from says, and goes over to the ring without a gap and without a record twice. With -f it goes on
-with what is appended.
+		Long: `Prints the records in the ring: those that were appended and not yet drained. With --store it begins in
+the store, at --from, and continues in the ring without a gap and without a duplicate. With -f it follows new records.
 
 A line is: time, seq, class, key, payload; the FIX separator is shown as |. --format raw writes payloads alone, each
-with a newline. --class and --key choose records; farlog's own are not printed then.
+with a newline. --class and --key select records; farlog's own records are not printed then.
 
 tail delays neither writer nor drain. When the drain releases records before they were printed, tail names them on
-stderr and reads them from the store; without --store they are missed, and it says so. With --name it keeps its
-position and resumes there the next time: a tail that is killed prints the records of its last second again.
+stderr and reads them from the store; without --store it skips them and says so. With --name it saves its position and
+resumes there the next time: after a kill it prints the records of the last second again.
 
 The ring of a stream that is on another host is read by a reader's grant, which the control plane gives to the role
-replay and renews while tail runs; while it gives none, tail says so and reads on until the grant expires. The ring
-of --ring is read by a grant in --token-file. farlog://NAME asks the host agent (farlogd host) for it, and needs no
-certificate. Readers take no lock.`,
+replay and renews while tail runs; when the control plane gives no new grant, tail says so and reads on until the
+grant expires. The ring of --ring is read by a grant in --token-file. farlog://NAME asks the host agent (farlogd host)
+for it, and needs no certificate. Readers take no lock.`,
 		Example: `  farlog tail desk7/orders -f
   farlog tail desk7/orders --store data/store --from oldest --class 2 --key ORD-17
   farlog tail farlog://desk7/orders -f
@@ -101,21 +100,22 @@ certificate. Readers take no lock.`,
 	flags.StringVar(&options.ring, "ring", "", "`URI` of a ring, mem:/path; needs no control plane. Or farlog://NAME")
 	flags.StringVar(&options.tokenFile, "token-file", "", "`file` with a reader's grant of a ring on another host")
 	flags.StringVar(&options.store, "store", "",
-		"`directory` of the store that the stream is drained into: what the ring has no longer comes from there")
+		"`directory` of the store that the stream is drained into; records that the ring no longer has are read from "+
+			"it")
 	flags.StringVar(&options.format, "format", formatLines, "lines, json or raw")
 	flags.StringVar(&options.from, "from", fromHead, "where to begin: head (the oldest undrained record), end, "+
 		"oldest (in the store), or a `time`: RFC 3339, or -15m for a quarter of an hour ago")
 	flags.UintSliceVar(&options.classes, "class", nil, "only records of this class; may be repeated")
 	flags.StringSliceVar(&options.keys, "key", nil, "only records with this key; may be repeated")
 	flags.StringVar(&options.name, "name", "",
-		"`name` under which the position is remembered, such as desk-risk; goes before --from")
+		"`name` under which the position is saved, such as desk-risk; overrides --from")
 	flags.StringVar(&options.transport, "transport", "", "`transport` to the ring of a stream: verbs or ofi (default: "+
 		"the ring itself where it is on this host, else the fastest)")
 	flags.StringVar(&options.state, "state-dir", "",
-		"`directory` of remembered positions (default: farlog in XDG_STATE_HOME, or in ~/.local/state)")
+		"`directory` of saved positions (default: farlog in XDG_STATE_HOME, or in ~/.local/state)")
 	flags.Var((*config.DurationValue)(&options.wait), "wait",
 		"longest wait for the stream's rings, and for the first writer of a stream with several (0: do not wait)")
-	flags.BoolVarP(&options.isFollowing, "follow", "f", false, "go on with what is appended")
+	flags.BoolVarP(&options.isFollowing, "follow", "f", false, "follow new records")
 	return command
 }
 

@@ -17,11 +17,11 @@ func newTargetListCommand(env *environment) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "list",
 		Short: "List the hosts of targets: those that are declared, and those whose daemons have reported",
-		Long: `Lists a line for each target of each host; a host that is declared and whose target has never reported
-has one with - for the target. RINGS is how many are wanted on the host, BYTES what they take together, both on its
-first line; CAPACITY, CLOSED, RACK and SITE are what is declared of it (farlog apply, targets), WORN is the most worn
-device below its rings. A target that has ended and holds no ring is listed for a day after its last report; a host
-that is declared stays.`,
+		Long: `Prints a line for each target of each host; a declared host whose target has never reported has a line
+with - for the target. RINGS is the number of rings placed on the host, BYTES their total size, both on the host's
+first line. CAPACITY, CLOSED, RACK and SITE are as declared (farlog apply, targets). WORN is the most worn device
+below its rings. A target that has ended and holds no ring is listed for a day after its last report; a declared host
+stays.`,
 		Example: `  farlog target list --site ld4 --state gone`,
 		Args:    exactArgs(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -38,9 +38,9 @@ that is declared stays.`,
 	}
 	flags := command.Flags()
 	flags.StringVar(&request.Host, "host", "", "only this `host`, or those of a pattern such as storage*")
-	flags.StringVar(&request.Rack, "rack", "", "only hosts that are declared to be in this `rack`")
-	flags.StringVar(&request.Site, "site", "", "only hosts that are declared to be at this `site`")
-	flags.StringVar(&state, "state", "", "only hosts that are alive, at least one target reports, or gone")
+	flags.StringVar(&request.Rack, "rack", "", "only hosts whose declared rack is this `rack`")
+	flags.StringVar(&request.Site, "site", "", "only hosts whose declared site is this `site`")
+	flags.StringVar(&state, "state", "", "only hosts that are alive (at least one target reports) or gone")
 	return command
 }
 

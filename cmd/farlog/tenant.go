@@ -10,7 +10,7 @@ import (
 )
 
 func newTenantCommand(env *environment) *cobra.Command {
-	return newGroup("tenant", "See what tenants have, and their quotas", newTenantListCommand(env))
+	return newGroup("tenant", "Show what tenants use, and their quotas", newTenantListCommand(env))
 }
 
 func newTenantListCommand(env *environment) *cobra.Command {
@@ -18,7 +18,8 @@ func newTenantListCommand(env *environment) *cobra.Command {
 		Use: "list",
 		Short: "List tenants: their streams, the bytes of their rings and the rates that they declare, each of its " +
 			"quota",
-		Long: `A tenant is the part of a stream's name before the first slash, or the whole name where it has none. Quotas are declared in the file of farlog apply (tenants); - is no quota.`,
+		Long: `A tenant is the part of a stream's name before the first slash, or the whole name when it has none. The
+file of farlog apply declares quotas (tenants); - means no quota.`,
 		Args: exactArgs(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			answer, err := ask(cmd.Context(), env, "", &api.GetFabricRequest{}, (*controlClient).GetFabric)

@@ -49,14 +49,14 @@ func newTopCommand(env *environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "Watch all streams live, a line each: rate, append times, level, lag, time to full, rings, drain",
-		Long: "Watch all streams live, a line each, the worst first. Columns and lines that do not fit on the " +
-			"screen are left out; q ends it.\n\n" +
-			"p50 to max are of all appends of the stream's present or last writer; the rate is that of its " +
-			"target's last report. LAG is what is not in the\n" +
-			"store yet: bytes, records, and the age of the oldest. FULL IN is at the present rates; nothing while " +
-			"the ring does not fill. RINGS is how many are\n" +
-			"there, of how many; WEAR is the share of its endurance that the most worn device below them has used. " +
-			"--once prints it once, --output json an object a look.",
+		Long: `Watch all streams live, a line each, the worst first. Columns and lines that do not fit on the screen are
+left out; q ends it.
+
+p50 to max cover all appends of the stream's present or last writer; the rate is that of its target's last report. LAG
+is what is not in the store yet: bytes, records, and the age of the oldest. FULL IN is the time until the ring is full
+at the present rates; empty while it does not fill. RINGS is how many of the stream's rings exist; WEAR is the used
+share of the endurance of the most worn device below them. --once prints one table and ends; --output json prints an
+object at each refresh.`,
 		Args: exactArgs(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if t.interval <= 0 {
@@ -78,8 +78,8 @@ func newTopCommand(env *environment) *cobra.Command {
 			return t.run(cmd.Context())
 		},
 	}
-	cmd.Flags().BoolVar(&t.isOnce, "once", false, "print it once and end")
-	cmd.Flags().Var((*config.DurationValue)(&t.interval), "interval", "time between two looks")
+	cmd.Flags().BoolVar(&t.isOnce, "once", false, "print one table and end")
+	cmd.Flags().Var((*config.DurationValue)(&t.interval), "interval", "time between two refreshes")
 	cmd.Flags().StringVar(&t.order, "sort", t.order, "what comes first: `lag`, rate, full, p99 or name")
 	return cmd
 }

@@ -35,33 +35,33 @@ func newVerifyCommand(env *environment) *cobra.Command {
 		Long: `Reads a store, a segment file or a ring image from its first byte to its last and checks every record
 (CRC, lsn, seq, epoch) and, in a store, every segment header and the chain of signed manifests. Says between which
 positions nothing is missing, altered or out of order, or names the first place where that fails: segment, lsn,
-offset, reason. It needs no daemon, and may run beside a drain. Where the store has a merged order (farlog merge), that
-is made again from the records and compared, entry by entry, byte for byte.
+offset, reason. It needs no daemon, and may run beside a drain. Where the store has a merged order (farlog merge),
+verify rebuilds it from the records and compares every entry, byte for byte.
 
-A store alone does not prove where a stream ends: one whose last segments were removed with their manifests looks like
-one that was never written further, also to --public-key, and to --against where the other store lost the same. An
-anchor, a commitment that is kept elsewhere, proves it: with --anchor a store fails that ends before an anchor, lacks a
-manifest that was there, or holds other records than at the time, also where all of it was signed again with the
-store's own key. --anchored takes those that drains have reported to the control plane, up to a minute old, and fails
-where the control plane does not answer, or no anchor of a stream is known. --output json prints the anchors of the
-ends as they are now, in "anchors": keep that output where nobody writes who writes the store, and give it to --anchor.
-Without an anchor, the lsn that is named must not be below
-the head of the stream's ring (farlog ring show; "stored" in farlog status).
+A store alone does not prove where a stream ends: a store whose last segments were removed with their manifests looks as
+if they had never been written, also with --public-key, and with --against if the other store has lost the same
+segments. An anchor proves it: a commitment that is kept elsewhere. With --anchor verify fails if the store ends before
+an anchor, lacks a manifest that it had, or holds other records than at that time, also if all of it was signed again
+with the store's own key. --anchored takes the anchors that drains have reported to the control plane, up to a minute
+old; it fails when the control plane does not answer, or knows no anchor of a stream. --output json prints the anchors
+of the present ends in "anchors": keep that output where programs that write the store cannot write, and give it to
+--anchor. Without an anchor, compare the last lsn that verify prints with the head of the stream's ring (farlog ring
+show; "stored" in farlog status): it must not be lower.
 
 --against compares the store with another one, such as that of another site (farlogd replica), record for record, and
 names the first difference; one that has fewer records of a stream is behind, not different.
 
 Of a stream with several members ("members:K URI URI ...", of rings or the paths of their images) it reads them all,
-finds the log that the next opening would choose, and says which of them agree with it, which lack what, and what is
-cut by which superblock. It only reads, and fences nobody; beside a writer the members are those of different moments.
-A member that is behind is no failure; too few, one that has lost what it had, and two records of one epoch at one lsn
-are.
+finds the log that the next writer would recover, and says which members agree with it, which records the others lack,
+and which records a superblock cuts off. It only reads, and fences no writer; while a writer appends, it reads the
+members at different times. A member that is behind is no failure. Too few members, a member that has lost records,
+and two records of one epoch at one lsn are failures.
 
 Rings on other hosts (ofi:, verbs:) are read by a reader's grant, which the control plane gives for the stream that
 --stream names.
 
-Exit code 0: nothing is missing, altered or out of order up to the ends that are named. 1: it is not, or PATH could
-not be read. 2: the command line is wrong.`,
+Exit code 0: nothing is missing, altered or out of order up to the printed ends. 1: something is, or PATH could not be
+read. 2: the command line is wrong.`,
 		Example: `  farlog verify data/store
   farlog verify data/store --stream desk7/orders --output json
   farlog verify data/store --against /mnt/site-b/store
@@ -79,7 +79,7 @@ not be read. 2: the command line is wrong.`,
 	flags.StringVar(&options.stream, "stream", "", "`name` of the one stream of a store to verify (default: all), or "+
 		"of the stream whose rings on other hosts MEMBERS names")
 	flags.StringVar(&options.against, "against", "",
-		"`directory` of another store of the same streams to compare with, too")
+		"`directory` of another store of the same streams, to compare with")
 	flags.BoolVar(&options.isAnchored, "anchored", false,
 		"get anchors from the control plane; fail when it does not answer, or a stream has none")
 	flags.StringArrayVar(&options.anchors, "anchor", nil,

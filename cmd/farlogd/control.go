@@ -87,7 +87,7 @@ func (r *controlRole) run(ctx context.Context, listener net.Listener, ready func
 		return err
 	}
 	r.failure.Store(&err)
-	r.logger.Error("control plane ended, the other roles go on without it: remove the cause and start farlogd again",
+	r.logger.Error("control plane failed, the other roles continue without it: remove the cause and restart farlogd",
 		"error", oneLine(err))
 	<-ctx.Done()
 	return err

@@ -148,7 +148,7 @@ func (r *drainRole) follow(ctx context.Context) {
 			r.logger.Warn("assignments could not be saved for a restart", "file", r.path, "error", err)
 		}
 	}, func(err error) {
-		r.logger.Warn("no control plane, going on draining what is assigned", "error", err)
+		r.logger.Warn("control plane unreachable, draining continues", "error", err)
 	})
 }
 
@@ -227,7 +227,7 @@ func (r *drainRole) supervise(ctx context.Context, worker *drainWorker) {
 			errors.Is(err, store.ErrOutOfOrder))
 		r.metrics.OnRestart(worker.assignment.Stream)
 		if last.isDue(text, time.Now()) {
-			r.logger.Error("drain ended, will try again", "stream", worker.assignment.Stream, "error", text,
+			r.logger.Error("drain failed, retrying", "stream", worker.assignment.Stream, "error", text,
 				"failing_for", last.age())
 		}
 		_ = retry.Sleep(ctx, pause) // the loop sees that it is over

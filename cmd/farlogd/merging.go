@@ -48,7 +48,7 @@ func (m *merging) run(ctx context.Context) {
 			delays.Reset()
 		}
 		if text := oneLine(err); text != last {
-			m.logger.Error("merging ended, will try again", "store", m.store.Dir(), "error", text)
+			m.logger.Error("merge failed, retrying", "store", m.store.Dir(), "error", text)
 			last = text
 		}
 		_ = delays.Wait(ctx) // the loop sees that it is over

@@ -57,14 +57,14 @@ func (s *scrub) verify(ctx context.Context) {
 		return
 	}
 	if report.KeyFailure != "" {
-		s.logger.Error("store is damaged: look at it with farlog verify", "store", s.store.Dir(), "failure",
+		s.logger.Error("store is damaged: run farlog verify", "store", s.store.Dir(), "failure",
 			report.KeyFailure)
 	}
 	damaged := make(map[string]bool, len(report.Streams))
 	for _, one := range report.Streams {
 		damaged[one.Stream] = one.Failure != nil
 		if one.Failure != nil {
-			s.logger.Error("store is damaged: look at it with farlog verify", "store", s.store.Dir(), "stream",
+			s.logger.Error("store is damaged: run farlog verify", "store", s.store.Dir(), "stream",
 				one.Stream, "failure", one.Failure.String())
 		}
 	}

@@ -41,7 +41,7 @@ func (s *security) declare(set *config.Set, hasRules bool) {
 	set.String(&s.key, "tls.key", "", "`file` with its key, in place of --tls-dir")
 	set.String(&s.revoked, "tls.crl", "", "`file` with the list of revoked certificates, beside --tls-cert")
 	s.given = set.Given
-	set.Bool(&s.isInsecure, "insecure", false, "speak without TLS and without identity; loopback addresses only")
+	set.Bool(&s.isInsecure, "insecure", false, "use no TLS and no certificates; loopback addresses only")
 	if hasRules {
 		set.String(&s.accessFile, "access.file", "", "YAML `file` of rules: which identity has which roles on which "+
 			"streams; of a drain, for --store-serve; docs/reference/access.md has its keys")

@@ -103,14 +103,14 @@ func declareSettings(flags *pflag.FlagSet, role, metricsDefault string) (*settin
 		set.Strings(&s.roles, "roles", all, "roles to run", config.EachOf(all...))
 	}
 	has := func(which string) bool { return role == which || role == roleDev }
-	set.String(&s.dataDir, "data.dir", "", "`directory` of everything this daemon keeps", config.NotEmpty)
+	set.String(&s.dataDir, "data.dir", "", "`directory` of the files of this daemon", config.NotEmpty)
 	set.String(&s.metricsListen, "metrics.listen", metricsDefault, "`address` of /metrics and /healthz, or off",
 		config.AddressOrOff)
 	set.String(&s.hostName, "host.name", "",
 		"`name` of this host; agents of one host reach the same regions (default: the system's)")
-	set.String(&s.readyFile, "ready.file", "", "`file` that is written when the daemon has started, with ready false "+
-		"where the control plane refuses it or was never reached, and removed when it stops; it is locked (flock) "+
-		"while the daemon lives, and one that a killed daemon left is removed when the next one starts")
+	set.String(&s.readyFile, "ready.file", "", "`file` that the daemon writes when it has started (ready: false when "+
+		"the control plane rejects it or was never reached), locks (flock) while it runs, and removes when it stops; "+
+		"the next start removes the file of a killed daemon")
 	set.String(&s.logLevel, "log.level", "info", "minimum `level` of log lines: debug, info, warn or error",
 		config.OneOf("debug", "info", "warn", "error"))
 	set.String(&s.traceEndpoint, "trace.endpoint", "", "`URL` of an OpenTelemetry collector for spans of the control "+
@@ -121,25 +121,24 @@ func declareSettings(flags *pflag.FlagSet, role, metricsDefault string) (*settin
 		set.Strings(&s.etcdEndpoints, "etcd.endpoints", nil, "`addresses` of an external etcd cluster: host:port, or "+
 			"https://host:port for TLS (default: an embedded server)", eachEndpoint)
 		set.String(&s.etcdAuthority, "etcd.ca", "",
-			"`file` with the certificates that sign those of the etcd cluster (default: the system's)")
+			"`file` with the certificate authorities of the etcd cluster (default: the system's)")
 		set.String(&s.etcdCert, "etcd.cert", "",
-			"`file` with the certificate by which the etcd cluster knows this control plane")
+			"`file` with this control plane's certificate for the etcd cluster")
 		set.String(&s.etcdKey, "etcd.key", "", "`file` with its key")
-		set.Duration(&s.readerGrant, "reader.grant", service.ReaderGrantDefault, "how long a reader on another host "+
-			"may take from its grant to its coming, and to its coming back after a restart of the target; who reads "+
-			"by farlog:// or farlog tail NAME gets another one by then",
+		set.Duration(&s.readerGrant, "reader.grant", service.ReaderGrantDefault, "how long a grant of a reader on "+
+			"another host is valid: until then it has to connect, and to reconnect after a restart of the target; "+
+			"programs that read by farlog:// and farlog tail NAME renew it",
 			config.Range(time.Second, 24*time.Hour, time.Duration.String))
-		set.Duration(&s.lease, "lease", 5*time.Second, "how long an agent that does not report is taken to live",
+		set.Duration(&s.lease, "lease", 5*time.Second, "how long after its last report a daemon counts as alive",
 			config.Range(2*time.Second, time.Hour, time.Duration.String))
 		stream := auditDefault
 		if role == roleDev {
 			stream = auditOff // a laptop's streams are its owner's own
 		}
 		set.String(&s.auditStream, "audit.stream", stream,
-			"`stream` that takes a record of each administrative act, "+pattern.SystemPrefix+"NAME; off: they are "+
-				"only logged", checkAuditStream)
+			"`stream` of audit events, "+pattern.SystemPrefix+"NAME; off: they are only logged", checkAuditStream)
 		set.String(&s.auditLevel, "audit.level", "persistent",
-			"durability `level` of its records: visible or persistent", config.OneOf("visible", "persistent"))
+			"durability `level` of audit events: visible or persistent", config.OneOf("visible", "persistent"))
 	}
 	if role != roleControl {
 		set.String(&s.control, "control", listenDefault,
@@ -160,8 +159,8 @@ func declareSettings(flags *pflag.FlagSet, role, metricsDefault string) (*settin
 			"trading=desk7/*; may be repeated (default: root and the agent's own user)")
 		set.Strings(&s.hostRead, "host.read", nil, "who may read what: `USER=STREAMS` or @GROUP=STREAMS, such as "+
 			"risk=desk7/*; may be repeated (default: root and the agent's own user)")
-		set.Strings(&s.hostDevices, "host.device", nil, "which block device is opened for whom: `DEVICE=USER` or "+
-			"DEVICE=@GROUP, such as /dev/nvme1n1=trading or NQN/1=@desk7; may be repeated")
+		set.Strings(&s.hostDevices, "host.device", nil, "which users may have a block device opened for them: "+
+			"`DEVICE=USER` or DEVICE=@GROUP, such as /dev/nvme1n1=trading or NQN/1=@desk7; may be repeated")
 	}
 	if role == roleTarget {
 		declareTarget(s, set, flags)
@@ -182,12 +181,13 @@ func declareSettings(flags *pflag.FlagSet, role, metricsDefault string) (*settin
 			"pause between two verifications of the whole store, as farlog verify does it; 0: none", checkVerify)
 		set.String(&s.storeServe, "store.serve", "", "`address` at which a replica of another site reads the store "+
 			"(farlogd replica), host:port (default: none)", emptyOrAddress)
-		set.Duration(&s.mergeLate, "merge.late", 0, "put the store's streams into one order as well (farlog merge, "+
-			"farlog replay --merged), and wait at most so long for one that brings nothing; 0: do not", checkMergeLate)
+		set.Duration(&s.mergeLate, "merge.late", 0, "also merge the store's streams into one order (farlog merge, "+
+			"farlog replay --merged), waiting at most this long for a stream that has no new record; 0: do not "+
+			"merge", checkMergeLate)
 		set.Size(&s.batchBytes, "drain.batch", batchDefault, "bytes stored and synced at once",
 			config.Range(4096, uint64(batchMost), config.FormatSize))
 		set.Duration(&s.pollInterval, "drain.poll", time.Millisecond,
-			"longest pause between two looks at a ring that was just written to; up to 5 ms when it stays idle",
+			"longest pause between two polls of a ring that was just written to; up to 5 ms when it stays idle",
 			config.Range(50*time.Microsecond, time.Minute, time.Duration.String))
 	}
 	file := flags.String("config", os.Getenv("FARLOG_CONFIG"), "YAML `file` of settings (FARLOG_CONFIG)")
@@ -204,19 +204,20 @@ func declareTarget(s *settings, set *config.Set, flags *pflag.FlagSet) {
 		return pflag.NormalizedName(name)
 	})
 	set.Strings(&s.targetRegions, "target.region", nil,
-		"`URI` of a region that holds many rings: mem:/dev/dax0.0, mem:/path?size=BYTES, or for this host alone "+
-			"nvme:/dev/nvme2n1; may be repeated (also: --region) (default: a file a ring in --data-dir)", eachRegion)
+		"`URI` of a region that holds many rings: mem:/dev/dax0.0, mem:/path?size=BYTES, or, only for writers and "+
+			"drains on this host, nvme:/dev/nvme2n1; may be repeated (also: --region) (default: a file for each "+
+			"ring, in --data-dir)", eachRegion)
 	set.Strings(&s.targetListen, "target.listen", nil,
 		"`URI` to listen at for writers and drains on other hosts: ofi:tcp://host:port or verbs://host:port; may be "+
 			"repeated (also: --listen)", eachListenURI)
 	set.String(&s.targetAdvertise, "target.advertise", "",
-		"`host` that those dial (default: that of --listen, and --host-name where it is at all addresses) (also: "+
-			"--advertise)")
+		"`host` to which clients connect (default: that of --listen, or --host-name when --listen is at all "+
+			"addresses) (also: --advertise)")
 	set.String(&s.targetAttestation, "target.attestation", "",
-		"YAML `file` in which this host's operator attests what of its regions no program can find out; "+
+		"YAML `file` in which this host's operator attests properties of its media that no program can find out; "+
 			"docs/how-to/attest-media.md has its keys (also: --attestation)")
-	set.String(&s.nvmetFile, "nvmet.file", "", "YAML `file` that declares the kernel's NVMe target on this host, "+
-		"which is then kept so; docs/reference/nvmet.md has its keys")
+	set.String(&s.nvmetFile, "nvmet.file", "", "YAML `file` that declares the kernel's NVMe target on this host; the "+
+		"daemon keeps it as declared; docs/reference/nvmet.md has its keys")
 	set.String(&s.nvmetState, "nvmet.state", nvmet.StateFile,
 		"`file` with the keys of its hosts and what was declared before")
 }
@@ -367,7 +368,7 @@ func declareReplica(s *settings, set *config.Set) {
 	set.String(&s.replicaFrom, "replica.from", "", "the first store: `URL` of its drain (--store-serve), "+
 		"https://host:port, or its directory where this host sees that", config.NotEmpty)
 	set.Duration(&s.replicaPoll, "replica.poll", 200*time.Millisecond,
-		"pause between two looks at a first store that had nothing new",
+		"pause between two polls of a primary store that had nothing new",
 		config.Range(time.Millisecond, time.Hour, time.Duration.String))
 	set.String(&s.storeDir, "store.dir", "", "`directory` of the second store (default: store in --data-dir)")
 	set.Size(&s.segmentBytes, "store.segment", 64<<20, "size of a segment",

@@ -9,9 +9,9 @@ import (
 )
 
 // AddressesUsage is what the setting host.addresses says of itself.
-const AddressesUsage = "from which `addresses` this host's programs reach rings on other hosts, whose targets let " +
-	"grants of this host in from there alone: 10.1.2.3, 10.1.2.0/24; " +
-	"any: from anywhere, which behind a translation of addresses may be needed (default: those of all its interfaces)"
+const AddressesUsage = "`addresses` from which this host connects to rings on other hosts, such as " +
+	"10.1.2.3,10.1.2.0/24; targets accept this host's grants from no other address; any: from every address, for " +
+	"hosts behind NAT (default: the addresses of all interfaces)"
 
 // AddressesAny is given instead of addresses: grants are good wherever they are brought from.
 const AddressesAny = "any"
@@ -65,7 +65,7 @@ func addresses(given []string, ask func() ([]net.Addr, error)) (list []string, w
 		}
 		return given, ""
 	}
-	const cure = "its grants are good from any host: give --host-addresses, networks such as 10.1.2.0/24 or any"
+	const cure = "its grants are valid from any host: give --host-addresses, networks such as 10.1.2.0/24 or any"
 	found, err := ask()
 	if err != nil {
 		return nil, fmt.Sprintf("this host's addresses are not known (%v): %s", err, cure)

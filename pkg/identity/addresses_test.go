@@ -49,7 +49,7 @@ func TestAddresses(t *testing.T) {
 	for count, want := range map[int]string{
 		AddressesMax: "",
 		AddressesMax +
-			1: "this host has 257 addresses, a grant takes 256: its grants are good from any host: give --host-addresses",
+			1: "this host has 257 addresses, a grant takes 256: its grants are valid from any host: give --host-addresses",
 	} {
 		ask := func() (all []net.Addr, err error) {
 			for i := range count {

@@ -112,7 +112,7 @@ func (k *Keeper) look() {
 		k.logger.Info("nvmet step", "step", step.String())
 	}
 	for _, nqn := range change.Drawn {
-		k.logger.Info("nvmet keys are drawn", "host", nqn)
+		k.logger.Info("nvmet keys generated", "host", nqn)
 	}
 	if len(change.Steps) > 0 {
 		for _, note := range change.Notes {

@@ -72,8 +72,8 @@ func (r *refusals) take(logger *slog.Logger, now time.Time, one farlog.TargetRef
 		told.since++
 		return
 	}
-	logger.Warn("connection refused", "listener", r.listener, "peer", one.Peer, "ring", one.Ring, "result",
-		one.Result.String(), "reason", one.Text, "same_before", told.since, "others_not_logged", r.missed)
+	logger.Warn("client rejected", "listener", r.listener, "peer", one.Peer, "ring", one.Ring, "result",
+		one.Result.String(), "reason", one.Text, "repeated", told.since, "suppressed", r.missed)
 	*told, r.missed = refusalTold{at: now}, 0
 }
 

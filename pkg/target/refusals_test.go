@@ -47,9 +47,9 @@ func TestRefusals_LoggedOnceAMinute(t *testing.T) {
 		t.Fatalf("%d lines, expected 3:\n%s", len(lines), out.String())
 	}
 	for i, want := range []string{
-		`peer=10.0.0.7:40000 ring=desk7/orders result=OK reason="no grant with this token is known here" same_before=0`,
-		`peer=10.0.0.8:555 ring="" result=OK reason="the connection request is not farlog's" same_before=0`,
-		`peer=10.0.0.7:40600 ring=desk7/orders result=OK reason="no grant with this token is known here" same_before=599`,
+		`peer=10.0.0.7:40000 ring=desk7/orders result=OK reason="no grant with this token is known here" repeated=0`,
+		`peer=10.0.0.8:555 ring="" result=OK reason="the connection request is not farlog's" repeated=0`,
+		`peer=10.0.0.7:40600 ring=desk7/orders result=OK reason="no grant with this token is known here" repeated=599`,
 	} {
 		if !strings.Contains(lines[i], want) {
 			t.Errorf("line %d is %q, expected it to have %q", i, lines[i], want)
@@ -70,14 +70,14 @@ func TestRefusals_TooMany(t *testing.T) {
 		t.Errorf("%d lines of %d kinds", lines, refusalKinds)
 	}
 	if !strings.Contains(out.String(),
-		"peer=10.0.0.36:1 ring=orders result=OK reason=no same_before=0 others_not_logged=36") {
+		"peer=10.0.0.36:1 ring=orders result=OK reason=no repeated=0 suppressed=36") {
 		t.Errorf("what was forgotten is not told:\n%s", out.String())
 	}
 	out.Reset()
 	r.logNew(slog.New(slog.NewTextHandler(&out, nil)), time.Unix(1000+60, 0)) // the kinds of a minute ago make room
 	kept.refuse("10.1.0.1:1", "orders", "no")
 	r.logNew(slog.New(slog.NewTextHandler(&out, nil)), time.Unix(1000+61, 0))
-	if !strings.Contains(out.String(), "peer=10.1.0.1:1") || !strings.Contains(out.String(), "others_not_logged=32") {
+	if !strings.Contains(out.String(), "peer=10.1.0.1:1") || !strings.Contains(out.String(), "suppressed=32") {
 		t.Errorf("after a minute:\n%s", out.String())
 	}
 }
@@ -104,7 +104,7 @@ func TestRefusals_OfAListener(t *testing.T) {
 	}}
 	one.remote.logRefusals(slog.New(slog.NewTextHandler(&out, nil)), time.Now())
 	for _, want := range []string{
-		`msg="connection refused"`, "peer=127.0.0.1:", `ring="not served here`,
+		`msg="client rejected"`, "peer=127.0.0.1:", `ring="not served here`,
 		"result=INVALID", "no grant with this token is known here",
 	} {
 		if !strings.Contains(out.String(), want) {

@@ -101,7 +101,7 @@ func (t *Target) acceptLoss(spec *api.RingSpec, ring Ring) Ring {
 }
 
 // errMissing is a ring that was there once. Whether it may be made again is the control plane's to say.
-var errMissing = errors.New("and is not made again because it may hold acknowledged records")
+var errMissing = errors.New("and is not re-created because it may hold acknowledged records")
 
 // errReplaced is a ring in the place of one that was there.
 var errReplaced = errors.New("which may hold acknowledged records")

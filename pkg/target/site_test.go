@@ -112,7 +112,7 @@ func TestRegions_WithoutRoomIsNamed(t *testing.T) {
 	}
 	bound := want("lost", 9)
 	bound.RingUuid = []byte("0123456789abcdef")
-	if state := see(one, bound)[0].State; !strings.Contains(state.Error, "is missing, and is not made again") {
+	if state := see(one, bound)[0].State; !strings.Contains(state.Error, "is missing, and is not re-created") {
 		t.Errorf("a ring that was there before: %q", state.Error)
 	}
 }

@@ -188,7 +188,7 @@ func (t *Target) followSpecs(ctx context.Context) {
 		return t.client.WatchRings(ctx, &api.WatchRingsRequest{Agent: t.agent()})
 	}
 	api.Follow(ctx, open, t.take, func(err error) {
-		t.config.Logger.Warn("no control plane, going on with the rings that are there", "error", err)
+		t.config.Logger.Warn("control plane unreachable, keeping the present rings", "error", err)
 	})
 }
 

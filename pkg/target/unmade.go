@@ -55,17 +55,17 @@ func (t *Target) settle(spec *api.RingSpec, at site, err error) (site, error) {
 		if before != nil {
 			*before = unmade{at: at}
 		}
-		t.config.Logger.Info("made ring", "stream", name, "path", at.name(), "size_bytes",
+		t.config.Logger.Info("created ring", "stream", name, "path", at.name(), "size_bytes",
 			spec.Stream.Spec.RingSizeBytes)
 		return at, nil
 	}
-	now := &unmade{at: at, err: fmt.Errorf("make ring %q: %w", at.name(), err), pause: unmadePauseFirst}
+	now := &unmade{at: at, err: fmt.Errorf("create ring %q: %w", at.name(), err), pause: unmadePauseFirst}
 	if before != nil {
 		now.pause = min(2*before.pause, unmadePauseMax)
 	}
 	now.next = t.now().Add(now.pause)
 	if before == nil || before.err.Error() != now.err.Error() {
-		t.config.Logger.Warn("a ring cannot be made; tried again", "stream", name, "size_bytes",
+		t.config.Logger.Warn("cannot create a ring, retrying", "stream", name, "size_bytes",
 			spec.Stream.Spec.RingSizeBytes, "after", now.pause, "error", oneLine(now.err))
 	}
 	t.unmade[name] = now

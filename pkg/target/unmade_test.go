@@ -75,7 +75,7 @@ func TestUnmade_IsTriedAgainAfterPausesThatDouble(t *testing.T) {
 	*now = now.Add(1)
 	until(t, one, "made", isMade, want("a", 5))
 	one.makers.Wait()
-	if see(one, want("a", 5)); len(one.unmade) > 0 || !strings.Contains(log.String(), "made ring") {
+	if see(one, want("a", 5)); len(one.unmade) > 0 || !strings.Contains(log.String(), "created ring") {
 		t.Errorf("not forgotten: %v", one.unmade)
 	}
 }

@@ -87,11 +87,11 @@ func (f *File) load() Rules {
 	if err == nil {
 		f.take(rules, info, digest)
 		f.tellRead(nil)
-		f.logger.Info("access rules were read again", "file", f.path, "rules", len(rules))
+		f.logger.Info("access rules reloaded", "file", f.path, "rules", len(rules))
 	} else if text := err.Error(); text != f.failure || digest != f.digest {
 		f.failure, f.digest = text, digest
 		f.tellRead(err)
-		f.logger.Warn("access rules cannot be read again, going on with those read before", "error", err)
+		f.logger.Warn("access rules cannot be reloaded, keeping the present ones", "error", err)
 	}
 	return f.rules
 }

@@ -62,7 +62,7 @@ func (r *Reconciler) Run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		r.Logger.Warn("reconciling stopped, will try again", "error", err)
+		r.Logger.Warn("reconciling failed, retrying", "error", err)
 		select {
 		case <-time.After(leaderRetryDelay):
 		case <-ctx.Done():

@@ -165,7 +165,7 @@ func conditionWithoutRing(status *api.StreamStatus, target string) (api.Conditio
 	if !status.TargetAlive {
 		return api.Condition_CONDITION_TARGET_GONE, fmt.Sprintf("target %s does not report", target)
 	}
-	return api.Condition_CONDITION_PENDING, fmt.Sprintf("target %s has not made the ring yet", target)
+	return api.Condition_CONDITION_PENDING, fmt.Sprintf("target %s has not created the ring yet", target)
 }
 
 func conditionOfRing(status *api.StreamStatus, ring *api.RingState, target string) (api.Condition, string) {
@@ -174,7 +174,7 @@ func conditionOfRing(status *api.StreamStatus, ring *api.RingState, target strin
 	case full >= api.FullAlarm:
 		return api.Condition_CONDITION_ALARM, fmt.Sprintf("ring is %.0f %% full", full*100)
 	case !status.TargetAlive:
-		return api.Condition_CONDITION_TARGET_GONE, fmt.Sprintf("target %s does not report since %s", target,
+		return api.Condition_CONDITION_TARGET_GONE, fmt.Sprintf("target %s has not reported since %s", target,
 			ClockTime(ring.ObserveTime.AsTime()))
 	case status.Assignment == nil:
 		return api.Condition_CONDITION_DRAIN_GONE, "no drain has been given it yet"

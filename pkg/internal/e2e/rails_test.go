@@ -42,7 +42,8 @@ func TestRails_StreamsAndMembersAreSpread(t *testing.T) {
 		spread[hostOfURI(t, first[0])]++
 		waitDrained(t, ring)
 		if shown := testenv.MustRun(t, "farlog", "stream", "show", name, "--control",
-			cluster.ControlAddress); !strings.Contains(shown, "writer goes to") || !strings.Contains(shown, first[0]) {
+			cluster.ControlAddress); !strings.Contains(shown, "writer connects to") ||
+			!strings.Contains(shown, first[0]) {
 			t.Errorf("%s is not shown: %s", first[0], shown)
 		}
 	}

@@ -74,8 +74,8 @@ static int choose_epoch(struct farlog_writer *writer, const char *uri, uint32_t 
 
 	if (granted != 0 && (granted <= last || granted < epoch_min))
 		return error_set(error, FARLOG_FENCED, 0,
-			"ring \"%s\": epoch %u was granted, but the ring has seen epoch %u and demands at least %lu; acquire a new "
-			"grant",
+			"ring \"%s\": epoch %u was granted, but the ring has seen epoch %u and requires at least %lu; "
+			"acquire a new grant",
 			uri, granted, last, epoch_min);
 	if (last == UINT32_MAX || epoch_min > UINT32_MAX)
 		return error_set(

@@ -105,7 +105,7 @@ static int fill_epoch_refusal(struct target_ring *ring, uint32_t epoch, struct f
 	uint64_t epoch_min = epoch_floor(ring);
 	char text[sizeof(refusal->text)];
 
-	snprintf(text, sizeof(text), "epoch %u is fenced: ring \"%.40s\" demands at least %lu; acquire a new grant", epoch,
+	snprintf(text, sizeof(text), "epoch %u is fenced: ring \"%.40s\" requires at least %lu; acquire a new grant", epoch,
 		ring->name, epoch_min);
 	may_fail(fill_refusal(ring, refusal, FARLOG_FENCED, text)); /* it only words why */
 	refusal->epoch_min = (uint32_t)epoch_min;
