@@ -17,7 +17,7 @@ const holderLenMax = 256
 // HeldError says that another process, or another opening of the file in this one, has the lock.
 type HeldError struct {
 	Path   string
-	Holder string // as it says itself
+	Holder string // as it says itself, if the kernel says that it is the one
 }
 
 // Error implements error.
@@ -28,10 +28,11 @@ func (e *HeldError) Error() string { return fmt.Sprintf("lock %q is held: %s", e
 // the file is closed, so the file has to be kept. It is a flock(2): C's locks of a ring's roles, which are of fcntl(2),
 // are others.
 func Acquire(path, holder string) (*os.File, error) {
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err
 	}
+	closeToOthers(file)
 	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		defer file.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
@@ -46,11 +47,16 @@ func Acquire(path, holder string) (*os.File, error) {
 	return file, nil
 }
 
-func holderOf(file *os.File) string {
-	text := make([]byte, holderLenMax)
-	count, _ := file.ReadAt(text, 0) // one that cannot be read is named as unknown
-	if holder := strings.TrimSpace(string(text[:count])); holder != "" {
-		return holder
+// closeToOthers takes a lock's file, as an earlier version made it, from those who could open it: they could hold it.
+func closeToOthers(file *os.File) {
+	if info, err := file.Stat(); err == nil && info.Mode().Perm()&0o077 != 0 {
+		_ = file.Chmod(0o600) // another user's own is his
 	}
-	return "holder unknown"
+}
+
+// writtenIn is what a holder has written into the file; "" = nothing.
+func writtenIn(file *os.File) string {
+	text := make([]byte, holderLenMax)
+	count, _ := file.ReadAt(text, 0) // one that cannot be read is not known
+	return strings.TrimSpace(string(text[:count]))
 }
