@@ -92,7 +92,11 @@ var extraHeaders = []struct {
 	{"log/shared.c", []string{"linux/futex.h", "sys/syscall.h", "unistd.h"}, "threads that wait for another's flush"},
 	{"log/shared_beat.c", []string{"pthread.h"}, "the thread that appends heartbeats"},
 	{"log/settings.h", []string{"pthread.h"}, "what others set while a writer runs"},
-	{"log/writer_open.c", []string{"unistd.h"}, "host name and process id in the writer's identity"},
+	{
+		"log/writer_open.c",
+		[]string{"signal.h", "unistd.h"},
+		"host name and process id in the writer's identity, and whether there is such a process",
+	},
 	{
 		"members/members.c",
 		[]string{"poll.h", "sys/mman.h"},

@@ -2,6 +2,7 @@
 #include "farlog/host.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,10 +34,33 @@ static int check_level(const struct farlog_writer *writer, const char *uri, uint
 		contract->flush_name, contract->probe);
 }
 
+/* is_of_no_process -- a writer's name is of this host, and of no process on it: whoever holds the lock is another one,
+ * which has not opened its epoch. */
+static bool is_of_no_process(const char id[FARLOG_WRITER_ID_LEN])
+{
+	char text[FARLOG_WRITER_ID_LEN + 1] = {0};
+	char host[64] = "?";
+	char here[sizeof(text)];
+	char *pid;
+
+	memcpy(text, id, FARLOG_WRITER_ID_LEN);
+	gethostname(host, sizeof(host) - 1);
+	snprintf(here, sizeof(here), "host=%.63s pid=", host);
+	if (strncmp(text, here, strlen(here)) != 0)
+		return false;
+	pid = text + strlen(here);
+	return strtol(pid, NULL, 10) > 0 && kill((pid_t)strtol(pid, NULL, 10), 0) != 0 && errno == ESRCH;
+}
+
 static int check_held(const struct farlog_writer *writer, const char *uri, int result, struct farlog_error *error)
 {
 	const char *holder = writer->superblock.writer_id;
 
+	if (result == FARLOG_HELD && is_of_no_process(holder))
+		return error_set(error, result, 0,
+			"ring \"%s\" is held by a process that has not opened its epoch (epoch %u is of %.*s, which is no process "
+			"here); stop it first",
+			uri, writer->superblock.writer_epoch, FARLOG_WRITER_ID_LEN, holder);
 	if (result == FARLOG_HELD)
 		return error_set(error, result, 0, "ring \"%s\" has a living writer: epoch %u, %.*s; stop it first", uri,
 			writer->superblock.writer_epoch, FARLOG_WRITER_ID_LEN,
