@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -48,6 +49,11 @@ func (d *daemon) sweepCounters() {
 	d.hasSweep = true
 	dir := d.settings.countersDir
 	dir = cmp.Or(dir, countersDirDefault)
+	if dir == countersDirDefault { // another one is its operator's
+		if err := prepareCounters(dir); err != nil {
+			d.logger.Warn("writers' counters are not shared, and not exported", "dir", dir, "error", err)
+		}
+	}
 	sweep := &counterSweep{dir: dir, logger: d.logger, now: time.Now, ended: map[string]endedCounters{}}
 	d.parts = append(d.parts, part{
 		run: func(ctx context.Context, ready func()) error {
@@ -58,6 +64,31 @@ func (d *daemon) sweepCounters() {
 		healthy: func() error { return nil },
 		close:   func() error { return nil },
 	})
+}
+
+// prepareCounters makes the directory, or takes it from a user who has made it before: its owner could take away what
+// writers leave there. Writers put nothing into another user's.
+func prepareCounters(dir string) error {
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	file, err := os.OpenFile(dir, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_DIRECTORY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	switch {
+	case !ok || os.Geteuid() == 0 && stat.Uid != 0:
+		err = file.Chown(0, 0)
+	case int(stat.Uid) != os.Geteuid():
+		return nil // the super-user's, or of whoever runs the writers: they see to it
+	}
+	return errors.Join(err, file.Chmod(0o777|fs.ModeSticky))
 }
 
 func (s *counterSweep) run(ctx context.Context) {

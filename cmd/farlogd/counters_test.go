@@ -4,9 +4,12 @@ package main
 
 import (
 	"errors"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -67,5 +70,64 @@ func TestCounterSweep_RemovesWhatNobodyHolds(t *testing.T) {
 	expect(countersKept+time.Minute, false)
 	if _, err := os.Stat(foreign); err != nil {
 		t.Error(err)
+	}
+}
+
+// A directory of counters that another user has made before is taken from him, and a link in its place is not followed.
+func TestPrepareCounters(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs the super-user")
+	}
+	const nobody = 65534
+	dir := filepath.Join(t.TempDir(), "counters")
+	if err := errors.Join(os.Mkdir(dir, 0o777), os.Chmod(dir, 0o777), os.Chown(dir, nobody, nobody)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second time nothing is there to do
+		if err := prepareCounters(dir); err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Lstat(dir)
+		if err != nil || info.Mode() != fs.ModeDir|fs.ModeSticky|0o777 || info.Sys().(*syscall.Stat_t).Uid != 0 {
+			t.Fatalf("%v, %v: expected the super-user's, mode 1777", info, err)
+		}
+	}
+	link := dir + ".link"
+	elsewhere := t.TempDir()
+	if err := os.Symlink(elsewhere, link); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.Stat(elsewhere)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := prepareCounters(link); err == nil {
+		t.Error("a link was followed")
+	}
+	if after, err := os.Stat(elsewhere); err != nil || after.Mode() != before.Mode() {
+		t.Errorf("%v, %v: expected mode %v", after.Mode(), err, before.Mode())
+	}
+}
+
+// Counters that another user has left under the name of a granted ring are not believed.
+func TestHostWriter_OwnsItsCounters(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs the super-user")
+	}
+	dir, uuid := t.TempDir(), strings.Repeat("ab", 16)
+	path := countersPath(dir, uuid)
+	if err := errors.Join(os.WriteFile(path, nil, 0o644), os.Chown(path, 1234, 1234)); err != nil {
+		t.Fatal(err)
+	}
+	for owner, want := range map[string]bool{"": true, "1234": true, "1235": false, "0": false} {
+		if got := (hostWriter{RingUUID: uuid, Owner: owner}).owns(dir); got != want {
+			t.Errorf("granted to %q: %v, expected %v", owner, got, want)
+		}
+	}
+	if err := os.Chown(path, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	if !(hostWriter{RingUUID: uuid, Owner: "1234"}).owns(dir) {
+		t.Error("the super-user's are not believed")
 	}
 }

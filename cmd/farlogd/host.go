@@ -52,6 +52,7 @@ type hostWriter struct {
 	RingUUID string `json:"ring_uuid"`
 	Target   string `json:"target"`
 	Level    string `json:"level"`
+	Owner    string `json:"owner,omitempty"` // uid of who was granted it, whose counters are believed; "" = unknown
 }
 
 func (d *daemon) openHost(context.Context) error {
@@ -163,7 +164,7 @@ func (r *hostRole) acquire(ctx context.Context, request hostagent.Request) (host
 	member := granted.Members[0] // whose counters the writer keeps
 	r.remember(request.Stream, hostWriter{
 		RingUUID: hex.EncodeToString(member.RingUuid), Target: member.Target,
-		Level: farlog.Level(granted.Level).String(),
+		Level: farlog.Level(granted.Level).String(), Owner: strconv.FormatUint(uint64(request.UID), 10),
 	})
 	return grant, nil
 }

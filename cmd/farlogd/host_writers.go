@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -57,6 +59,9 @@ func (r *hostRole) look(now time.Time) (all []counted) {
 		if err != nil || len(uuid) != 16 {
 			continue
 		}
+		if !writer.owns(r.settings.countersDir) {
+			continue
+		}
 		one := counted{stream: stream, writer: writer, uuid: [16]byte(uuid)}
 		if one.counters, err = farlog.ReadCounters(r.settings.countersDir, one.uuid); err != nil {
 			continue
@@ -101,10 +106,24 @@ func (r *hostRole) tell(now time.Time) (told []*api.HostWriter) {
 	return told
 }
 
+// owns reports whether the counters are of the user who was granted the stream, or of the super-user: the directory is
+// open to all, and whoever comes first could leave what he likes there.
+func (w hostWriter) owns(dir string) bool {
+	info, err := os.Lstat(countersPath(dir, w.RingUUID))
+	if err != nil {
+		return false
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return ok && (w.Owner == "" || stat.Uid == 0 || w.Owner == strconv.FormatUint(uint64(stat.Uid), 10))
+}
+
+func countersPath(dir, ringUUID string) string {
+	return filepath.Join(cmp.Or(dir, countersDirDefault), ringUUID+".counters")
+}
+
 // isCounting reports whether the writer of these counters lives: it has the file locked for life.
 func isCounting(dir, ringUUID string) bool {
-	file, err := os.OpenFile(filepath.Join(cmp.Or(dir, countersDirDefault), ringUUID+".counters"),
-		os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	file, err := os.OpenFile(countersPath(dir, ringUUID), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return false
 	}

@@ -35,6 +35,7 @@ type Request struct {
 	EpochSeen               uint32
 	IsTakeover              bool // a writer on another host that lives is fenced
 	PID                     int32
+	UID                     uint32
 }
 
 // Grant is what it gets. A reader's has the rings alone.
@@ -293,7 +294,7 @@ func (s *Server) grant(ctx context.Context, p peer, asked request) (*reply, erro
 	}
 	grant, err := s.config.Acquire(ctx, Request{
 		IsReader: isReader, Stream: stream, Name: asked.values["name"], Transport: asked.values["transport"],
-		EpochSeen: seen, PID: p.pid,
+		EpochSeen: seen, PID: p.pid, UID: p.uid,
 		IsTakeover: asked.values["takeover"] == takeoverYes,
 	})
 	if err := asRefusal(err); err != nil {

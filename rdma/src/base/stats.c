@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -85,6 +86,19 @@ static int make_file(const char *path, struct counter_file **file, int *lock_fd)
 	return 0;
 }
 
+/* ensure_directory -- false: the counters' directory is another user's, or a link: he could take the files away, or
+ * have them written elsewhere. The super-user's is trusted, and one that its owner and group alone may change. */
+static bool ensure_directory(const char *directory)
+{
+	struct stat info;
+
+	if (mkdir(directory, 01777) == 0)
+		(void)chmod(directory, 01777); /* past the umask: writers of all users */
+	if (lstat(directory, &info) != 0)
+		return true; /* making the file says why */
+	return S_ISDIR(info.st_mode) && (info.st_uid == 0 || info.st_uid == geteuid() || (info.st_mode & 02) == 0);
+}
+
 int stats_open(const char *directory, const uint8_t ring_uuid[16], struct farlog_counters **counters, int *lock_fd,
 	struct farlog_error *error)
 {
@@ -95,9 +109,8 @@ int stats_open(const char *directory, const uint8_t ring_uuid[16], struct farlog
 	*lock_fd = -1;
 	if (directory != NULL && directory[0] == '\0')
 		return map_private(counters, error);
-	if (mkdir(directory != NULL ? directory : DIRECTORY_DEFAULT, 01777) == 0)
-		/* past the umask: writers of all users */
-		(void)chmod(directory != NULL ? directory : DIRECTORY_DEFAULT, 01777);
+	if (!ensure_directory(directory != NULL ? directory : DIRECTORY_DEFAULT))
+		return map_private(counters, error);
 	counters_path(directory, ring_uuid, path);
 	failure = make_file(path, &file, lock_fd);
 	/* Another user wrote to this ring before, and the directory is sticky. Counters must not cost anybody his log. */

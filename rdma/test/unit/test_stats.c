@@ -163,11 +163,48 @@ static void counters__of_a_hostile_user_harm_nobody(void **state)
 	rmdir(directory);
 }
 
+/* opens_private -- a writer's counters in this directory are its own, and no file is made. */
+static void opens_private(const char *directory)
+{
+	uint8_t uuid[16] = {0xAB, 0xD0};
+	struct farlog_counters *counters = NULL;
+	struct farlog_counters seen;
+	struct farlog_error error;
+	int lock_fd;
+
+	assert_int_equal(stats_open(directory, uuid, &counters, &lock_fd, &error), FARLOG_OK);
+	assert_int_equal(lock_fd, -1);
+	assert_int_equal(farlog_counters_read(directory, uuid, &seen, &error), FARLOG_NOT_FOUND);
+	stats_close(counters, lock_fd);
+}
+
+/* A user who makes the counters' directory before everybody else could take files away, or have them written elsewhere:
+ * nothing is written into another user's directory that all may change, nor through a link. */
+static void counters__are_not_written_where_another_user_says(void **state)
+{
+	char directory[] = "/dev/shm/farlog-unit-stats-XXXXXX";
+	char link[60];
+
+	(void)state;
+	assert_non_null(mkdtemp(directory));
+	snprintf(link, sizeof(link), "%s.link", directory);
+	assert_int_equal(symlink(directory, link), 0);
+	opens_private(link);
+	unlink(link);
+	if (geteuid() == 0) {
+		assert_int_equal(chmod(directory, 01777), 0);
+		assert_int_equal(chown(directory, 65534, 65534), 0);
+		opens_private(directory);
+	}
+	rmdir(directory);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(histogram__bucket_bounds_hold),
 	cmocka_unit_test(histogram__quantiles),
 	cmocka_unit_test(counters__survive_their_writer_and_refuse_foreign_files),
 	cmocka_unit_test(counters__close_what_was_opened),
 	cmocka_unit_test(counters__of_a_hostile_user_harm_nobody),
+	cmocka_unit_test(counters__are_not_written_where_another_user_says),
 };
 RUN_GROUP(stats, tests)
