@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 	"unicode"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -167,5 +168,48 @@ func (s *Server) begin(ctx context.Context, role access.Role, agent *api.Agent) 
 
 // touch renews the life of an agent whose report is stored.
 func (s *Server) touch(ctx context.Context, role access.Role, agent *api.Agent) error {
+	s.tellSecond(ctx, role, agent)
 	return s.liveness.Touch(ctx, livePrefix[role]+agent.Id, agent)
+}
+
+// tellSecond logs that an agent comes which is not the one of its role that lives on its host. A host may have two,
+// each with a directory of its own; whoever has a copy of the host's certificate can have one as well.
+func (s *Server) tellSecond(ctx context.Context, role access.Role, agent *api.Agent) {
+	now, _ := s.mirror.Load()
+	live := now.LiveTargets
+	if role == access.RoleDrain {
+		live = now.LiveDrains
+	}
+	if live[agent.Id] != nil {
+		return
+	}
+	for id, other := range live {
+		if other.Host != agent.Host {
+			continue
+		}
+		party := string(role) + " " + agent.Host
+		if suppressed, isAllowed := s.seconds.Allow(party, time.Now()); isAllowed {
+			s.config.Logger.Warn(
+				"a second agent of a role has come on a host: if it was not started there, revoke its "+
+					"certificate",
+				"agent_role",
+				role,
+				"host",
+				agent.Host,
+				"agent",
+				agent.Id,
+				"agent_pid",
+				agent.Pid,
+				"beside",
+				id,
+				"beside_pid",
+				other.Pid,
+				"by",
+				callerOf(ctx).ID,
+				"not_logged",
+				suppressed,
+			)
+		}
+		return
+	}
 }

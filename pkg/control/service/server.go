@@ -33,6 +33,7 @@ import (
 	"github.com/farlog/farlog/pkg/control/report"
 	"github.com/farlog/farlog/pkg/control/state"
 	"github.com/farlog/farlog/pkg/identity"
+	"github.com/farlog/farlog/pkg/loglimit"
 )
 
 const (
@@ -97,12 +98,13 @@ type Server struct {
 	liveness   *report.Liveness
 	reports    *report.Keeper
 	anchors    *report.Anchors
-	isAnswered atomic.Bool   // etcd answered the last time it was asked
-	missed     atomic.Int32  // and so often in a row it did not
-	isLeading  atomic.Bool   // this instance reconciles
-	waiting    atomic.Int64  // acts, by its last look
-	planned    atomic.Int64  // streams that the reconciler has looked at
-	stopping   chan struct{} // closed when Run ends: watches end too
+	isAnswered atomic.Bool      // etcd answered the last time it was asked
+	missed     atomic.Int32     // and so often in a row it did not
+	isLeading  atomic.Bool      // this instance reconciles
+	waiting    atomic.Int64     // acts, by its last look
+	planned    atomic.Int64     // streams that the reconciler has looked at
+	stopping   chan struct{}    // closed when Run ends: watches end too
+	seconds    loglimit.Limiter // lines of agents that are not alone on their host, by role and host
 }
 
 // New makes a Server; Run starts it.
