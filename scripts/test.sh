@@ -32,12 +32,12 @@ stage_vet() { go mod tidy -diff && go vet ./... && go vet -tags farlog_fault ./p
 	echo "--- PASS: vet"; }
 stage_go() {
 	local packages
-	packages=$(go list ./... | grep -v -e /pkg/internal/tidy -e /e2e$)
+	packages=$(go list ./... | grep -v -e /pkg/internal/tidy -e /e2e$ -e /e2e/)
 	go_tests $short $packages
 }
 stage_race() { go_tests -race -short "${race_packages[@]}"; }
 stage_fault() { go_tests $short -tags farlog_fault -run 'Crash|Mutant|Fault' ./pkg/farlog ./pkg/drain; }
-stage_e2e() { go_tests $short -count=1 ./pkg/internal/e2e; }
+stage_e2e() { go_tests $short -count=1 ./pkg/internal/e2e/...; }
 stage_fuzz() { scripts/fuzz.sh 4s; }
 stage_static() { scripts/static.sh; }
 stage_examples() { scripts/examples.sh; }

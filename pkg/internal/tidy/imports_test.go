@@ -46,7 +46,7 @@ var arrows = map[string][]string{
 	"replica":   {"record", "retry", "store"},
 	"retention": {"control", "merge", "replace", "store"}, // control: for its patterns
 	"target":    {"api", "farlog", "filelock", "identity", "nvmet", "replace"},
-	"control":   {"api", "config", "filelock", "identity", "safefile"}, // config: for its file of rules
+	"control":   {"api", "config", "filelock", "identity", "loglimit", "safefile"}, // config: for its file of rules
 	"hostagent": {"control", "loglimit"},
 }
 
