@@ -50,7 +50,7 @@ static void format__ring_or_foreign_bytes_are_there(void **state)
 	assert_int_equal(pwrite(fd, "diary", 5, 4000), 5);
 	close(fd);
 	assert_int_equal(format_with(uri, (struct farlog_ring_config){0}, &error), FARLOG_EXISTS);
-	assert_non_null(strstr(error.text, "not blank"));
+	assert_non_null(strstr(error.text, "holds other data and no ring"));
 	assert_int_equal(
 		format_with(uri, (struct farlog_ring_config){.is_forced = 1, .stream_name = "desk7/orders"}, &error),
 		FARLOG_OK);
