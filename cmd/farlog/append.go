@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/farlog/farlog/pkg/config"
 	"github.com/farlog/farlog/pkg/farlog"
@@ -92,49 +93,62 @@ effect between two records.`,
 			return runAppend(cmd.Context(), env, options)
 		},
 	}
-	flags := command.Flags()
-	flags.StringVar(&options.stream, "stream", "", "`name` of the stream; its writer is granted by the control plane")
-	flags.StringVar(&options.route, "route", "", "`name` of the route; writers of its streams are granted by the "+
+	options.declare(command.Flags())
+	return command
+}
+
+func (o *appendOptions) declare(flags *pflag.FlagSet) {
+	o.declarePlace(flags)
+	o.declareRecords(flags)
+}
+
+// declarePlace makes the flags that say where records go, and who writes there.
+func (o *appendOptions) declarePlace(flags *pflag.FlagSet) {
+	flags.StringVar(&o.stream, "stream", "", "`name` of the stream; its writer is granted by the control plane")
+	flags.StringVar(&o.route, "route", "", "`name` of the route; writers of its streams are granted by the "+
 		"control plane, or with farlog://NAME by the host agent")
-	flags.Uint32Var(&options.criticality, "criticality", 0, "with --route: `criticality` of every record, 0 to 255")
-	flags.StringVar(&options.spillDir, "spill-dir", "",
+	flags.Uint32Var(&o.criticality, "criticality", 0, "with --route: `criticality` of every record, 0 to 255")
+	flags.StringVar(&o.spillDir, "spill-dir", "",
 		"with --route: `directory` of the rings that keep what a stream does not take")
-	flags.StringVar(&options.ring, "ring", "",
+	flags.StringVar(&o.ring, "ring", "",
 		"`URI` of a ring, mem:/path, or with --token-file ofi:tcp://host:port/ring; needs no control plane")
-	flags.StringVar(&options.transport, "transport", "",
+	flags.StringVar(&o.transport, "transport", "",
 		"`transport` to the ring of --stream: mem, verbs or ofi (default: mem on the target's host, else the fastest)")
-	flags.BoolVar(&options.isStandby, "standby", false,
+	flags.BoolVar(&o.isStandby, "standby", false,
 		"with --stream: wait until its writer has ended, then take over")
-	flags.BoolVar(&options.isTakeover, "takeover", false,
+	flags.BoolVar(&o.isTakeover, "takeover", false,
 		"with --stream or --route: fence a living writer that holds the stream, or one of the route's")
-	flags.Var((*config.DurationValue)(&options.hungAfter), "hung-after", "with --standby: take over from a writer "+
+	flags.Var((*config.DurationValue)(&o.hungAfter), "hung-after", "with --standby: take over from a writer "+
 		"that hangs, when the stream has had no record and no heartbeat for this `duration`; well above the writer's "+
 		"--heartbeat (default: never)")
-	flags.StringVar(&options.tokenFile, "token-file", "",
+	flags.StringVar(&o.tokenFile, "token-file", "",
 		"`file` with the grant of a ring on another host; farlog stream grant writes it")
-	flags.StringVar(&options.format, "format", formatLines, "how records are separated: lines or length-prefixed")
-	flags.StringVar(&options.ack, "ack", ackNone, "print each acknowledgement: none, text or json")
-	flags.IntVar(&options.window, "window", 1, "records under one flush, at most")
-	flags.StringVar(&options.level, "level", "", "durability `level`: posted, visible or persistent (default: the "+
+}
+
+// declareRecords makes the flags that say how records are read and appended.
+func (o *appendOptions) declareRecords(flags *pflag.FlagSet) {
+	flags.StringVar(&o.format, "format", formatLines, "how records are separated: lines or length-prefixed")
+	flags.StringVar(&o.ack, "ack", ackNone, "print each acknowledgement: none, text or json")
+	flags.IntVar(&o.window, "window", 1, "records under one flush, at most")
+	flags.StringVar(&o.level, "level", "", "durability `level`: posted, visible or persistent (default: the "+
 		"stream's; of --ring, unless it is farlog://: persistent)")
-	flags.StringVar(&options.policy, "policy", "",
+	flags.StringVar(&o.policy, "policy", "",
 		"when the ring is full: block or reject (default: the stream's; of --ring: block)")
-	flags.Var((*config.DurationValue)(&options.deadline), "deadline", "longest wait of one append; a ring that is "+
+	flags.Var((*config.DurationValue)(&o.deadline), "deadline", "longest wait of one append; a ring that is "+
 		"full for that time ends the command with FULL (default: the stream's or the region's deadline for each "+
 		"attempt; append waits for a full ring without limit)")
-	flags.Var((*config.DurationValue)(&options.heartbeat), "heartbeat", "append a heartbeat when there was no input "+
+	flags.Var((*config.DurationValue)(&o.heartbeat), "heartbeat", "append a heartbeat when there was no input "+
 		"for this `duration`, so that merges do not wait for this stream; well below --merge-late of the drain "+
 		"(default: none)")
-	flags.Uint16Var(&options.class, "class", 0, "class of every record")
-	flags.BoolVar(&options.isFIX, "fix", false,
+	flags.Uint16Var(&o.class, "class", 0, "class of every record")
+	flags.BoolVar(&o.isFIX, "fix", false,
 		"records are FIX messages: class from MsgType, key from ClOrdID (lists: ListID)")
-	flags.IntVar(&options.keyField, "key-field", 0,
+	flags.IntVar(&o.keyField, "key-field", 0,
 		"key of a record: its field with this `number`, from 1, separated by spaces; with --fix: the tag")
-	flags.StringVar(&options.name, "name", "farlog append", "`name` of this writer, shown to others")
-	options.acquireTimeout = acquireTimeoutDefault
-	flags.Var((*config.DurationValue)(&options.acquireTimeout), "acquire-timeout",
+	flags.StringVar(&o.name, "name", "farlog append", "`name` of this writer, shown to others")
+	o.acquireTimeout = acquireTimeoutDefault
+	flags.Var((*config.DurationValue)(&o.acquireTimeout), "acquire-timeout",
 		"longest wait for the control plane's grant")
-	return command
 }
 
 func (o *appendOptions) validate() error {

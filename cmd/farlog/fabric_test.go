@@ -39,7 +39,8 @@ router: x
 		got = append(got, fmt.Sprintf("%d:%d: %s", one.Line, one.Column, one.text()))
 	}
 	want := []string{
-		`3:13: targets[0].capacity 1TB: expected a whole number of bytes, or one with KiB, MiB, GiB or TiB, such as 64MiB`,
+		"3:13: targets[0].capacity 1TB: expected a whole number of bytes, or one with KiB, MiB, GiB or TiB, such as " +
+			"64MiB",
 		`4:11: targets[0].closed maybe: expected true or false`,
 		`5:3: targets[0] shelf: unknown key, expected one of host, capacity, closed, rack, site, wear_limit`,
 		`8:9: streams[0].size 67108864: expected less`,
@@ -49,7 +50,8 @@ router: x
 		`11:9: streams[1].size: expected one value`,
 		`12:10: streams[1].level eternal: expected posted, visible or persistent`,
 		`13:12: streams[1].members three: expected a whole number from 1 on`,
-		`14:3: streams[2]: expected keys: name, size, record_len_max, align, level, policy, deadline, members, needed, failure_domain, target, writer_host, latency_limit, drain, records_per_second, bytes_per_second`,
+		"14:3: streams[2]: expected keys: name, size, record_len_max, align, level, policy, deadline, members, " +
+			"needed, failure_domain, target, writer_host, latency_limit, drain, records_per_second, bytes_per_second",
 		`15:1: router: unknown key, expected one of targets, drains, tenants, streams, routes, plan`,
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
@@ -128,74 +130,86 @@ func TestReadFabric_WhatIsNoYAML(t *testing.T) {
 }
 
 // What is exported is read as what it was, whatever the names look like.
+// fabricName draws names, among them what YAML reads as another type.
+var fabricName = rapid.OneOf(rapid.SampledFrom([]string{
+	"1", "yes", "null", "1e3", "0x1f", "true", "~", "2026-11-21",
+	"1_000", "a/b", ".5", "no", "-",
+}),
+	rapid.StringMatching(`[A-Za-z0-9._-]{1,20}`))
+
+func drawFabric(rt *rapid.T) *api.Fabric {
+	fabric, name := new(api.Fabric), fabricName
+	for range rapid.IntRange(0, 3).Draw(rt, "targets") {
+		fabric.Targets = append(fabric.Targets, &api.TargetSpec{
+			Host:          name.Draw(rt, "host"),
+			CapacityBytes: rapid.Uint64Range(0, 1<<50).Draw(rt, "capacity"),
+			Closed:        rapid.Bool().Draw(rt, "closed"),
+		})
+		if rapid.Bool().Draw(rt, "has place") {
+			target := fabric.Targets[len(fabric.Targets)-1]
+			target.Rack, target.Site = name.Draw(rt, "rack"), name.Draw(rt, "site")
+			target.WearLimitPercent = rapid.Uint32Range(0, 255).Draw(rt, "wear limit")
+		}
+	}
+	for range rapid.IntRange(0, 2).Draw(rt, "drains") {
+		fabric.Drains = append(fabric.Drains, &api.DrainSpec{
+			Host:       name.Draw(rt, "drain's host"),
+			StoreDir:   rapid.SampledFrom([]string{"", "/var/lib/farlog"}).Draw(rt, "store"),
+			StreamsMax: rapid.Uint32Range(0, 9).Draw(rt, "streams_max"),
+			Closed:     rapid.Bool().Draw(rt, "drain closed"),
+		})
+	}
+	for range rapid.IntRange(0, 2).Draw(rt, "tenants") {
+		fabric.Tenants = append(fabric.Tenants, &api.TenantSpec{
+			Name:                name.Draw(rt, "tenant"),
+			StreamsMax:          rapid.Uint64Range(0, 9).Draw(rt, "streams_max"),
+			RingBytesMax:        rapid.Uint64Range(0, 1<<44).Draw(rt, "ring_bytes"),
+			RecordsPerSecondMax: rapid.Uint64().Draw(rt, "records of all"),
+			BytesPerSecondMax:   rapid.Uint64().Draw(rt, "bytes of all"),
+		})
+	}
+	for range rapid.IntRange(0, 3).Draw(rt, "streams") {
+		fabric.Streams = append(fabric.Streams, drawStream(rt))
+	}
+	return fabric
+}
+
+func drawStream(rt *rapid.T) *api.StreamSpec {
+	name := fabricName
+	spec := &api.StreamSpec{
+		Name:          name.Draw(rt, "name"),
+		RingSizeBytes: rapid.Uint64Range(1, 1<<44).Draw(rt, "size"),
+		RecordLenMax:  rapid.Uint32Range(1, 1<<30).Draw(rt, "record"),
+		Align:         rapid.Uint32Range(1, 4096).Draw(rt, "align"),
+		Level:         api.Level(rapid.IntRange(1, 3).Draw(rt, "level")),
+		Policy:        api.Policy(rapid.IntRange(1, 2).Draw(rt, "policy")),
+	}
+	if rapid.Bool().Draw(rt, "has rates") {
+		spec.RecordsPerSecond, spec.BytesPerSecond = rapid.Uint64Range(1, 1e12).Draw(rt, "records"),
+			rapid.Uint64Range(1, 1e14).Draw(rt, "bytes")
+	}
+	if rapid.Bool().Draw(rt, "has deadline") {
+		spec.Deadline = &durationpb.Duration{Nanos: rapid.Int32Range(1, 999999999).Draw(rt, "deadline")}
+	}
+	if rapid.Bool().Draw(rt, "placed") {
+		spec.TargetHost, spec.DrainHost, spec.WriterHost = name.Draw(rt, "target"), name.Draw(rt, "drain"),
+			name.Draw(rt, "writer host")
+	}
+	if spec.WriterHost != "" && rapid.Bool().Draw(rt, "limited") {
+		spec.LatencyLimit = &durationpb.Duration{Nanos: rapid.Int32Range(1, 999999999).Draw(rt,
+			"latency limit")}
+	}
+	if rapid.Bool().Draw(rt, "has members") {
+		spec.Members, spec.Needed = rapid.Uint32Range(1, 9).Draw(rt, "members"),
+			rapid.Uint32Range(1, 9).Draw(rt, "needed")
+		spec.FailureDomain = rapid.SampledFrom([]string{"host", "rack", "site"}).Draw(rt, "domain")
+	}
+	return spec
+}
+
 func TestWriteFabric_ReadsAsItself(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		name := rapid.OneOf(rapid.SampledFrom([]string{
-			"1", "yes", "null", "1e3", "0x1f", "true", "~", "2026-11-21",
-			"1_000", "a/b", ".5", "no", "-",
-		}),
-			rapid.StringMatching(`[A-Za-z0-9._-]{1,20}`))
-		fabric := new(api.Fabric)
-		for range rapid.IntRange(0, 3).Draw(rt, "targets") {
-			fabric.Targets = append(fabric.Targets, &api.TargetSpec{
-				Host:          name.Draw(rt, "host"),
-				CapacityBytes: rapid.Uint64Range(0, 1<<50).Draw(rt, "capacity"),
-				Closed:        rapid.Bool().Draw(rt, "closed"),
-			})
-			if rapid.Bool().Draw(rt, "has place") {
-				target := fabric.Targets[len(fabric.Targets)-1]
-				target.Rack, target.Site = name.Draw(rt, "rack"), name.Draw(rt, "site")
-				target.WearLimitPercent = rapid.Uint32Range(0, 255).Draw(rt, "wear limit")
-			}
-		}
-		for range rapid.IntRange(0, 2).Draw(rt, "drains") {
-			fabric.Drains = append(fabric.Drains, &api.DrainSpec{
-				Host:       name.Draw(rt, "drain's host"),
-				StoreDir:   rapid.SampledFrom([]string{"", "/var/lib/farlog"}).Draw(rt, "store"),
-				StreamsMax: rapid.Uint32Range(0, 9).Draw(rt, "streams_max"),
-				Closed:     rapid.Bool().Draw(rt, "drain closed"),
-			})
-		}
-		for range rapid.IntRange(0, 2).Draw(rt, "tenants") {
-			fabric.Tenants = append(fabric.Tenants, &api.TenantSpec{
-				Name:                name.Draw(rt, "tenant"),
-				StreamsMax:          rapid.Uint64Range(0, 9).Draw(rt, "streams_max"),
-				RingBytesMax:        rapid.Uint64Range(0, 1<<44).Draw(rt, "ring_bytes"),
-				RecordsPerSecondMax: rapid.Uint64().Draw(rt, "records of all"),
-				BytesPerSecondMax:   rapid.Uint64().Draw(rt, "bytes of all"),
-			})
-		}
-		for range rapid.IntRange(0, 3).Draw(rt, "streams") {
-			spec := &api.StreamSpec{
-				Name:          name.Draw(rt, "name"),
-				RingSizeBytes: rapid.Uint64Range(1, 1<<44).Draw(rt, "size"),
-				RecordLenMax:  rapid.Uint32Range(1, 1<<30).Draw(rt, "record"),
-				Align:         rapid.Uint32Range(1, 4096).Draw(rt, "align"),
-				Level:         api.Level(rapid.IntRange(1, 3).Draw(rt, "level")),
-				Policy:        api.Policy(rapid.IntRange(1, 2).Draw(rt, "policy")),
-			}
-			if rapid.Bool().Draw(rt, "has rates") {
-				spec.RecordsPerSecond, spec.BytesPerSecond = rapid.Uint64Range(1, 1e12).Draw(rt, "records"),
-					rapid.Uint64Range(1, 1e14).Draw(rt, "bytes")
-			}
-			if rapid.Bool().Draw(rt, "has deadline") {
-				spec.Deadline = &durationpb.Duration{Nanos: rapid.Int32Range(1, 999999999).Draw(rt, "deadline")}
-			}
-			if rapid.Bool().Draw(rt, "placed") {
-				spec.TargetHost, spec.DrainHost, spec.WriterHost = name.Draw(rt, "target"), name.Draw(rt, "drain"),
-					name.Draw(rt, "writer host")
-			}
-			if spec.WriterHost != "" && rapid.Bool().Draw(rt, "limited") {
-				spec.LatencyLimit = &durationpb.Duration{Nanos: rapid.Int32Range(1, 999999999).Draw(rt,
-					"latency limit")}
-			}
-			if rapid.Bool().Draw(rt, "has members") {
-				spec.Members, spec.Needed = rapid.Uint32Range(1, 9).Draw(rt, "members"),
-					rapid.Uint32Range(1, 9).Draw(rt, "needed")
-				spec.FailureDomain = rapid.SampledFrom([]string{"host", "rack", "site"}).Draw(rt, "domain")
-			}
-			fabric.Streams = append(fabric.Streams, spec)
-		}
+		fabric := drawFabric(rt)
 		raw, err := writeFabric(fabric)
 		if err != nil {
 			rt.Fatal(err)

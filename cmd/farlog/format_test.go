@@ -17,7 +17,8 @@ import (
 )
 
 // What an agent, or somebody who was refused, may send as a name or an error.
-const hostile = "x\n2026-01-02T03:04:05Z  spiffe://farlog/farlog/admin/alice  Restore  -  OK\t\x1b[31m\x1b]0;\a\u009b\u202e\u2028"
+const hostile = "x\n2026-01-02T03:04:05Z  spiffe://farlog/farlog/admin/alice  Restore  -  OK" +
+	"\t\x1b[31m\x1b]0;\a\u009b\u202e\u2028"
 
 // A caller without a role is recorded with the name that he gave. It forges no act in the table, and the JSON has it as
 // it was.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/farlog/farlog/pkg/config"
 	"github.com/farlog/farlog/pkg/nvmehost"
@@ -35,7 +36,8 @@ func newHostConnectCommand(env *environment) *cobra.Command {
 breaks, the kernel removes the device (--ctrl-loss 0s), and programs that have it open get errors at once. With the
 kernel's defaults, commands would wait for 600 s. An existing connection is not changed; the command names settings of
 it that do not suit. Keys are read from files of mode 0600 and are never shown.`,
-		Example: `  farlog host connect nqn.2026-01.com.example:desk7 --transport rdma --address 10.0.0.7 --key-file /etc/farlog/nvme.key
+		Example: `  farlog host connect nqn.2026-01.com.example:desk7 --transport rdma --address 10.0.0.7 \
+      --key-file /etc/farlog/nvme.key
   farlog host connect nqn.2026-01.com.example:desk7 --address 10.0.0.7 --print`,
 		Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -63,10 +65,19 @@ it that do not suit. Keys are read from files of mode 0600 and are never shown.`
 		},
 	}
 	flags := command.Flags()
+	declareConnection(flags, &spec)
+	flags.Uint32Var(&namespace, "namespace", 0, "`number` of the namespace to wait for; 0 = the only one")
+	flags.BoolVar(&isKept, "keep", false,
+		"keep running, and reconnect whenever the kernel has removed the device; its number changes each time")
+	flags.BoolVar(&isPrinted, "print", false, "print the command of nvme-cli that does the same, and do nothing")
+	return command
+}
+
+// declareConnection makes the flags of a connection to a subsystem.
+func declareConnection(flags *pflag.FlagSet, spec *nvmehost.Spec) {
 	flags.StringVar(&spec.Transport, "transport", spec.Transport, "`name`: "+strings.Join(nvmehost.Transports, ", "))
 	flags.StringVar(&spec.Address, "address", "", "the target's IP `address`")
 	flags.IntVar(&spec.Port, "port", 0, fmt.Sprintf("the target's `port` (default %d)", nvmehost.PortDefault))
-	flags.Uint32Var(&namespace, "namespace", 0, "`number` of the namespace to wait for; 0 = the only one")
 	flags.StringVar(&spec.HostNQN, "host-nqn", "",
 		"this host's `NQN` (default: of /etc/nvme, else made of the machine's id)")
 	flags.StringVar(&spec.HostID, "host-id", "", "this host's `UUID`, with --host-nqn: it owns reservations")
@@ -89,10 +100,6 @@ it that do not suit. Keys are read from files of mode 0600 and are never shown.`
 	} {
 		flags.Var((*config.DurationValue)(one.target), one.name, one.usage)
 	}
-	flags.BoolVar(&isKept, "keep", false,
-		"keep running, and reconnect whenever the kernel has removed the device; its number changes each time")
-	flags.BoolVar(&isPrinted, "print", false, "print the command of nvme-cli that does the same, and do nothing")
-	return command
 }
 
 // keepDevice tells each device on stdout, and why there is none on stderr, until the program is to end. What is

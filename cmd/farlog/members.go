@@ -52,16 +52,17 @@ type memberRecord struct {
 
 // membersReport is what a look at all of them found.
 type membersReport struct {
-	Needed      int             `json:"needed"`
-	WriterEpoch uint32          `json:"writer_epoch"`
-	CutBy       int             `json:"cut_by"` // the member whose superblock is the newest, from 1 on; 0 = none knows an epoch
-	BeganLSN    uint64          `json:"epoch_began_lsn"`
-	HeadLSN     uint64          `json:"head_lsn"`
-	TailLSN     uint64          `json:"tail_lsn"`
-	DurableLSN  uint64          `json:"durable_lsn"` // as many members as are needed have all up to here
-	Chosen      int             `json:"chosen"`      // from 1 on
-	Members     []*memberReport `json:"members"`
-	Failure     string          `json:"failure,omitempty"`
+	Needed      int    `json:"needed"`
+	WriterEpoch uint32 `json:"writer_epoch"`
+	// CutBy is the member whose superblock is the newest, from 1 on; 0: no member has an epoch.
+	CutBy      int             `json:"cut_by"`
+	BeganLSN   uint64          `json:"epoch_began_lsn"`
+	HeadLSN    uint64          `json:"head_lsn"`
+	TailLSN    uint64          `json:"tail_lsn"`
+	DurableLSN uint64          `json:"durable_lsn"` // as many members as are needed have all up to here
+	Chosen     int             `json:"chosen"`      // from 1 on
+	Members    []*memberReport `json:"members"`
+	Failure    string          `json:"failure,omitempty"`
 
 	start  record.HeadSlot
 	newest record.Superblock

@@ -37,7 +37,7 @@ func newRingFormatCommand(env *environment) *cobra.Command {
 		Example: `  farlog ring format mem:/var/lib/farlog/orders.ring --size 64MiB --stream desk7/orders
   farlog ring format mem:/dev/dax0.0
   farlog ring format nvme:/dev/nvme2n1 --stream desk7/orders
-  farlog ring format mem:/mnt/a/orders.ring --stream desk7/orders --salt 0x7a31c59d     # one of several members: all with the same salt
+  farlog ring format mem:/mnt/a/orders.ring --stream desk7/orders --salt 0x7a31c59d  # a member: all have one salt
   farlog ring format 'nvme:/dev/nvme3n1?ring=desk7/fills' --size 256MiB --stream desk7/fills`,
 		Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

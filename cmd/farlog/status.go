@@ -167,17 +167,20 @@ type statusRow struct {
 	LagRecords        uint64   `json:"lag_records"`
 	LagSeconds        float64  `json:"lag_seconds"`
 
-	UnconfirmedBytes   uint64 `json:"unconfirmed_bytes,omitempty"` // behind the lag: fewer members have them than are needed, and none is on its way
+	// Unconfirmed bytes and records are behind the lag: fewer members have them than are needed, and none is in flight.
+	UnconfirmedBytes   uint64 `json:"unconfirmed_bytes,omitempty"`
 	UnconfirmedRecords uint64 `json:"unconfirmed_records,omitempty"`
 
-	AppendCount uint64   `json:"append_count"`
-	AppendRate  float64  `json:"append_records_per_second"`
-	P50Seconds  *float64 `json:"append_p50_seconds"` // null, as the next three: only the writer's host knows, or nothing was appended
+	AppendCount uint64  `json:"append_count"`
+	AppendRate  float64 `json:"append_records_per_second"`
+	// Latencies are null where nothing was appended, and where only the writer's host knows them.
+	P50Seconds  *float64 `json:"append_p50_seconds"`
 	P99Seconds  *float64 `json:"append_p99_seconds"`
 	P999Seconds *float64 `json:"append_p999_seconds"`
 	MaxSeconds  *float64 `json:"append_max_seconds"`
 
-	StalledSeconds float64 `json:"append_stalled_seconds"` // for which no acknowledgement has come while records wait for one; 0: none is known to wait
+	// StalledSeconds is how long records have waited without an acknowledgement; 0: no record is known to wait.
+	StalledSeconds float64 `json:"append_stalled_seconds"`
 
 	FullCount    uint64 `json:"full_count"`
 	UnknownCount uint64 `json:"unknown_count"`
@@ -195,9 +198,10 @@ type statusRow struct {
 
 	ObservedAgeSeconds *float64 `json:"observed_age_seconds"` // null: never seen
 
-	WearRatio    *float64 `json:"wear_ratio"`            // of its endurance that the most worn device below its rings has used; null: none tells
-	WearDevice   string   `json:"wear_device,omitempty"` // that one
-	WearTarget   string   `json:"wear_target,omitempty"` // whose it is
+	// WearRatio is the used share of the endurance of the most worn device below its rings; null: no device reports it.
+	WearRatio    *float64 `json:"wear_ratio"`
+	WearDevice   string   `json:"wear_device,omitempty"`
+	WearTarget   string   `json:"wear_target,omitempty"` // that has the device
 	WrittenBytes uint64   `json:"wear_written_bytes,omitempty"`
 
 	Rings      int         `json:"rings"`             // that the stream has

@@ -8,9 +8,11 @@ import (
 
 // memberRow is one ring of a stream that has several.
 type memberRow struct {
-	Member   int    `json:"member"` // from 1 on, as metrics and alerts have it
-	Target   string `json:"target"`
-	State    string `json:"state"` // up, new (it replaced another, and does not count yet), behind (an older epoch), gone (its target does not report), missing (no ring), error
+	Member int    `json:"member"` // from 1 on, as metrics and alerts have it
+	Target string `json:"target"`
+	// State is up, new (it replaced another, and does not count yet), behind (an older epoch), gone (its target does
+	// not report), missing (no ring) or error.
+	State    string `json:"state"`
 	URI      string `json:"uri"`
 	Epoch    uint32 `json:"epoch"`
 	HeadLSN  uint64 `json:"head_lsn"`

@@ -106,8 +106,9 @@ func TestTail_OvertakenSaysWhatItMissed(t *testing.T) {
 	if !strings.Contains(text, " first\n") || !strings.HasSuffix(text, " last\n") || strings.Contains(text, "lost-0") {
 		t.Errorf("printed %.300q, expected the first and the last record", text)
 	}
-	if !regexp.MustCompile(`^missed lsn \d+ to \d+: they were drained before they were read, and are in no store that was given; --store DIR would have them\n$`).
-		MatchString(stderr.String()) {
+	missed := regexp.MustCompile(`^missed lsn \d+ to \d+: they were drained before they were read, ` +
+		`and are in no store that was given; --store DIR would have them\n$`)
+	if !missed.MatchString(stderr.String()) {
 		t.Errorf("said %q, expected what was missed", stderr.String())
 	}
 }

@@ -20,7 +20,8 @@ type tokenFile struct {
 	Token        string `json:"token"`
 	RecordLenMax uint32 `json:"record_len_max,omitempty"`
 
-	Members []tokenFileMember `json:"members,omitempty"` // of several rings, in their order: in place of ring_uuid and token
+	// Members are the several rings in their order, in place of ring_uuid and token.
+	Members []tokenFileMember `json:"members,omitempty"`
 }
 
 type tokenFileMember struct {

@@ -66,7 +66,8 @@ read. 2: the command line is wrong.`,
   farlog verify data/store --stream desk7/orders --output json
   farlog verify data/store --against /mnt/site-b/store
   farlog verify "members:2 mem:/t1/orders.ring mem:/t2/orders.ring mem:/t3/orders.ring"
-  farlog verify "members:2 ofi:tcp://t1:7000/orders ofi:tcp://t2:7000/orders ofi:tcp://t3:7000/orders" --stream desk7/orders
+  farlog verify "members:2 ofi:tcp://t1:7000/orders ofi:tcp://t2:7000/orders ofi:tcp://t3:7000/orders" \
+      --stream desk7/orders
   farlog verify data/store --public-key /secure/place/signing.pub
   farlog verify data/store --anchored
   farlog verify data/store --anchor /secure/place/anchors.json`,

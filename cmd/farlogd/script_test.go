@@ -62,11 +62,11 @@ func get() {
 //
 //	exits CODE program args…          run, and check the exit code
 //	ready FILE PREFIX                 wait for a ready file, as long as its daemon runs; set PREFIX_CONTROL,
-//
-// PREFIX_METRICS, PREFIX_SERVE and PREFIX_PID 	address NAME                      set NAME to an address at which
-// daemons can listen one after another: the kernel gives its port to nobody else meanwhile 	until REGEXP program args…
-// run again and again until stdout matches 	refused REGEXP program args…      run again and again until stderr matches
-//
+//	                                  PREFIX_METRICS, PREFIX_SERVE and PREFIX_PID
+//	address NAME                      set NAME to an address at which daemons can listen one after another: the
+//	                                  kernel gives its port to nobody else meanwhile
+//	until REGEXP program args…        run again and again until stdout matches
+//	refused REGEXP program args…      run again and again until stderr matches
 //	get URL [DIR]                     print what it answers, to the administrator whose certificate is in DIR
 func TestScript(t *testing.T) {
 	bin := buildFarlog(t)

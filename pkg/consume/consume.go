@@ -83,9 +83,12 @@ type Kind string
 
 // The notices.
 const (
-	NoticeOverrun Kind = "overrun" // from FromLSN to ToLSN was drained before it was read: it comes from the store, nothing is missing
-	NoticeLost    Kind = "lost"    // from FromLSN to ToLSN was drained before it was read, and the consumer has no store that has it
-	NoticeRewound Kind = "rewound" // from FromLSN on, records of earlier epochs are replaced: they were never acknowledged
+	// NoticeOverrun: FromLSN to ToLSN was drained before it was read. It comes from the store, nothing is missing.
+	NoticeOverrun Kind = "overrun"
+	// NoticeLost: FromLSN to ToLSN was drained before it was read, and no store that the consumer has holds it.
+	NoticeLost Kind = "lost"
+	// NoticeRewound: from FromLSN on, records of earlier epochs are replaced. They were never acknowledged.
+	NoticeRewound Kind = "rewound"
 )
 
 // Notice says what happened to a consumer's place in the stream.

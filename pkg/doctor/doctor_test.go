@@ -111,137 +111,140 @@ func twoNodes(cores, region string) map[string]string {
 	}
 }
 
+// hostFaults are changes of a host in order, and what the doctor says of each.
+var hostFaults = []struct {
+	name, check string
+	change      map[string]string
+	state       State
+	want        string
+}{
+	{"port down", "rdma mlx5_0/1", map[string]string{device + "/ports/1/state": "1: DOWN"}, Fail, "port is down"},
+	{
+		"no version 2", "rdma mlx5_0/1 gid",
+		map[string]string{device + "/ports/1/gid_attrs/types/1": "IB/RoCE v1"},
+		Fail, "no GID of RoCE v2",
+	},
+	{"no IPv4", "rdma mlx5_0/1 gid", map[string]string{device +
+		"/ports/1/gids/1": "fe80:0000:0000:0000:0000:0000:0000:0001"}, Warn, "with no IPv4 address"},
+	{
+		"mtu", "rdma mlx5_0/1 mtu",
+		map[string]string{"/sys/class/net/eth0/mtu": "1500"},
+		Warn,
+		"interface eth0 has MTU 1500, so that RoCE has 1024",
+	},
+	{"two nodes", "rdma mlx5_0 numa", twoNodes("0-15", "0"), Warn, "at node 0 of 2; this shell also runs on " +
+		"others, whose memory is as far as distance 21, and that of node 0 10"},
+	{
+		"bound to its node", "rdma mlx5_0 numa", twoNodes("2-3,7", "0"), OK,
+		"at node 0 of 2, as this shell's processors are: distance 10",
+	},
+	{"memory of its node", "rdma mlx5_0 numa region0", twoNodes("0-7", "0"), OK, "at node 0 as well: distance 10"},
+	{
+		"memory of another node", "rdma mlx5_0 numa region0", twoNodes("0-7", "1"), Warn,
+		"at node 1, the card at node 0: distance 21, within the node 10",
+	},
+	{"no node", "rdma mlx5_0 numa", map[string]string{
+		"/sys/devices/system/node/node1/cpulist": "8-15",
+		device + "/device/numa_node":             "-1",
+	}, Warn, "does not say"},
+	{
+		"library", "rdma library",
+		map[string]string{"/usr/lib/x86_64-linux-gnu/librdmacm.so.1": "-"},
+		Fail,
+		"librdmacm.so.1 is not installed",
+	},
+	{
+		"unknown domain", "persistent memory region0",
+		map[string]string{"/sys/bus/nd/devices/region0/persistence_domain": "unknown"},
+		Warn,
+		`persistence domain "unknown"`,
+	},
+	{
+		"no memory", "persistent memory",
+		map[string]string{"/sys/bus/nd/devices/region0/persistence_domain": "-"},
+		Warn, "none: rings on files",
+	},
+	{
+		"small pages", "huge pages",
+		map[string]string{"/sys/kernel/mm/transparent_hugepage/enabled": "always madvise [never]"},
+		Warn, "never",
+	},
+	{
+		"sleeps", "idle states",
+		map[string]string{"/sys/devices/system/cpu/cpu0/cpuidle/state1/disable": "0"},
+		Warn,
+		"sleeps in C6 takes 133 us to wake up, on 1 of 2 cores",
+	},
+	{
+		"another core sleeps", "idle states",
+		map[string]string{"/sys/devices/system/cpu/cpu1/cpuidle/state1/disable": "0"},
+		Warn,
+		"sleeps in C6 takes 140 us to wake up, on 1 of 2 cores",
+	},
+	{"all disabled", "idle states", map[string]string{
+		idleOf + "0/cpuidle/state0/disable": "1",
+		idleOf + "1/cpuidle/state0/disable": "1",
+	}, OK, "all 4 are disabled"},
+	{
+		"an idle state unread", "idle states",
+		map[string]string{idleOf + "1/cpuidle/state0/latency": "-"},
+		Warn,
+		"not seen: " + idleOf + "1/cpuidle/state0/latency cannot be read",
+	},
+	{"no idle states", "idle states", map[string]string{
+		idleOf + "0/cpuidle/state0/name":    "-",
+		idleOf + "0/cpuidle/state0/latency": "-", idleOf + "0/cpuidle/state1/name": "-",
+		idleOf + "0/cpuidle/state1/latency": "-",
+		idleOf + "0/cpuidle/state1/disable": "-", idleOf + "1/cpuidle/state0/name": "-",
+		idleOf + "1/cpuidle/state0/latency": "-", idleOf + "1/cpuidle/state1/name": "-",
+		idleOf + "1/cpuidle/state1/latency": "-",
+		idleOf + "1/cpuidle/state1/disable": "-",
+	}, Warn, "not seen: this kernel shows none"},
+	{"no governor", "governor", map[string]string{
+		idleOf + "0/cpufreq/scaling_governor": "-",
+		idleOf + "1/cpufreq/scaling_governor": "-",
+	}, Warn, "not seen: this kernel shows none"},
+	{
+		"a governor unread", "governor",
+		map[string]string{idleOf + "1/cpufreq/scaling_governor": ""},
+		Warn,
+		"not seen: " + idleOf + "1/cpufreq/scaling_governor cannot be read",
+	},
+	{
+		"no nodes", "rdma mlx5_0 numa",
+		map[string]string{nodesDir + "/node0/cpulist": "-"},
+		Warn,
+		"not seen: this kernel shows no NUMA nodes",
+	},
+	{
+		"processors unread", "rdma mlx5_0 numa", twoNodes("", "0"), Warn,
+		"at node 0 of 2; on which processors this shell runs is not seen",
+	},
+	{
+		"memory of no node", "rdma mlx5_0 numa region0", twoNodes("0-7", "-1"), Warn,
+		"not seen: the region does not say",
+	},
+	{
+		"governor", "governor",
+		map[string]string{"/sys/devices/system/cpu/cpu1/cpufreq/scaling_governor": "powersave"},
+		Warn, "powersave",
+	},
+	{
+		"clock source", "clock source",
+		map[string]string{"/sys/devices/system/clocksource/clocksource0/current_clocksource": "hpet"},
+		Warn,
+		`"hpet"`,
+	},
+	{
+		"no shared memory", "shared memory",
+		map[string]string{"/dev/shm/there": "-"},
+		Fail,
+		"/dev/shm cannot be written",
+	},
+}
+
 func TestExamine_EachFaultIsFoundAndNothingElse(t *testing.T) {
-	for _, test := range []struct {
-		name, check string
-		change      map[string]string
-		state       State
-		want        string
-	}{
-		{"port down", "rdma mlx5_0/1", map[string]string{device + "/ports/1/state": "1: DOWN"}, Fail, "port is down"},
-		{
-			"no version 2", "rdma mlx5_0/1 gid",
-			map[string]string{device + "/ports/1/gid_attrs/types/1": "IB/RoCE v1"},
-			Fail, "no GID of RoCE v2",
-		},
-		{"no IPv4", "rdma mlx5_0/1 gid", map[string]string{device +
-			"/ports/1/gids/1": "fe80:0000:0000:0000:0000:0000:0000:0001"}, Warn, "with no IPv4 address"},
-		{
-			"mtu", "rdma mlx5_0/1 mtu",
-			map[string]string{"/sys/class/net/eth0/mtu": "1500"},
-			Warn,
-			"interface eth0 has MTU 1500, so that RoCE has 1024",
-		},
-		{"two nodes", "rdma mlx5_0 numa", twoNodes("0-15", "0"), Warn, "at node 0 of 2; this shell also runs on " +
-			"others, whose memory is as far as distance 21, and that of node 0 10"},
-		{
-			"bound to its node", "rdma mlx5_0 numa", twoNodes("2-3,7", "0"), OK,
-			"at node 0 of 2, as this shell's processors are: distance 10",
-		},
-		{"memory of its node", "rdma mlx5_0 numa region0", twoNodes("0-7", "0"), OK, "at node 0 as well: distance 10"},
-		{
-			"memory of another node", "rdma mlx5_0 numa region0", twoNodes("0-7", "1"), Warn,
-			"at node 1, the card at node 0: distance 21, within the node 10",
-		},
-		{"no node", "rdma mlx5_0 numa", map[string]string{
-			"/sys/devices/system/node/node1/cpulist": "8-15",
-			device + "/device/numa_node":             "-1",
-		}, Warn, "does not say"},
-		{
-			"library", "rdma library",
-			map[string]string{"/usr/lib/x86_64-linux-gnu/librdmacm.so.1": "-"},
-			Fail,
-			"librdmacm.so.1 is not installed",
-		},
-		{
-			"unknown domain", "persistent memory region0",
-			map[string]string{"/sys/bus/nd/devices/region0/persistence_domain": "unknown"},
-			Warn,
-			`persistence domain "unknown"`,
-		},
-		{
-			"no memory", "persistent memory",
-			map[string]string{"/sys/bus/nd/devices/region0/persistence_domain": "-"},
-			Warn, "none: rings on files",
-		},
-		{
-			"small pages", "huge pages",
-			map[string]string{"/sys/kernel/mm/transparent_hugepage/enabled": "always madvise [never]"},
-			Warn, "never",
-		},
-		{
-			"sleeps", "idle states",
-			map[string]string{"/sys/devices/system/cpu/cpu0/cpuidle/state1/disable": "0"},
-			Warn,
-			"sleeps in C6 takes 133 us to wake up, on 1 of 2 cores",
-		},
-		{
-			"another core sleeps", "idle states",
-			map[string]string{"/sys/devices/system/cpu/cpu1/cpuidle/state1/disable": "0"},
-			Warn,
-			"sleeps in C6 takes 140 us to wake up, on 1 of 2 cores",
-		},
-		{"all disabled", "idle states", map[string]string{
-			idleOf + "0/cpuidle/state0/disable": "1",
-			idleOf + "1/cpuidle/state0/disable": "1",
-		}, OK, "all 4 are disabled"},
-		{
-			"an idle state unread", "idle states",
-			map[string]string{idleOf + "1/cpuidle/state0/latency": "-"},
-			Warn,
-			"not seen: " + idleOf + "1/cpuidle/state0/latency cannot be read",
-		},
-		{"no idle states", "idle states", map[string]string{
-			idleOf + "0/cpuidle/state0/name":    "-",
-			idleOf + "0/cpuidle/state0/latency": "-", idleOf + "0/cpuidle/state1/name": "-",
-			idleOf + "0/cpuidle/state1/latency": "-",
-			idleOf + "0/cpuidle/state1/disable": "-", idleOf + "1/cpuidle/state0/name": "-",
-			idleOf + "1/cpuidle/state0/latency": "-", idleOf + "1/cpuidle/state1/name": "-",
-			idleOf + "1/cpuidle/state1/latency": "-",
-			idleOf + "1/cpuidle/state1/disable": "-",
-		}, Warn, "not seen: this kernel shows none"},
-		{"no governor", "governor", map[string]string{
-			idleOf + "0/cpufreq/scaling_governor": "-",
-			idleOf + "1/cpufreq/scaling_governor": "-",
-		}, Warn, "not seen: this kernel shows none"},
-		{
-			"a governor unread", "governor",
-			map[string]string{idleOf + "1/cpufreq/scaling_governor": ""},
-			Warn,
-			"not seen: " + idleOf + "1/cpufreq/scaling_governor cannot be read",
-		},
-		{
-			"no nodes", "rdma mlx5_0 numa",
-			map[string]string{nodesDir + "/node0/cpulist": "-"},
-			Warn,
-			"not seen: this kernel shows no NUMA nodes",
-		},
-		{
-			"processors unread", "rdma mlx5_0 numa", twoNodes("", "0"), Warn,
-			"at node 0 of 2; on which processors this shell runs is not seen",
-		},
-		{
-			"memory of no node", "rdma mlx5_0 numa region0", twoNodes("0-7", "-1"), Warn,
-			"not seen: the region does not say",
-		},
-		{
-			"governor", "governor",
-			map[string]string{"/sys/devices/system/cpu/cpu1/cpufreq/scaling_governor": "powersave"},
-			Warn, "powersave",
-		},
-		{
-			"clock source", "clock source",
-			map[string]string{"/sys/devices/system/clocksource/clocksource0/current_clocksource": "hpet"},
-			Warn,
-			`"hpet"`,
-		},
-		{
-			"no shared memory", "shared memory",
-			map[string]string{"/dev/shm/there": "-"},
-			Fail,
-			"/dev/shm cannot be written",
-		},
-	} {
+	for _, test := range hostFaults {
 		t.Run(test.name, func(t *testing.T) {
 			findings := trading(t, test.change).Examine()
 			if got := find(findings, test.check); got.State != test.state || !strings.Contains(got.Reason, test.want) ||

@@ -16,67 +16,72 @@ func healthy(string) (Health, error) {
 	return Health{UsedRatio: 0.03, SpareRatio: 1, ThresholdRatio: 0.1}, nil
 }
 
+// wholeNamespace are the files of a host with one namespace in order.
+var wholeNamespace = map[string]string{
+	namespace + "/device/model": "QEMU NVMe Ctrl", namespace + "/device/transport": "pcie",
+	namespace + "/device/state":             "live",
+	namespace + "/queue/logical_block_size": "512", namespace + "/queue/write_cache": "write back",
+	namespace + "/queue/fua":      "1",
+	"/sys/block/nvme0c0n1/hidden": "1", "/dev/nvme0n1": strings.Repeat("x", readBytes-1),
+	"/usr/lib/x86_64-linux-gnu/liburing.so.2": "", "/proc/sys/kernel/io_uring_disabled": "0",
+}
+
+// namespaceFaults are changes of a namespace in order, and what the doctor says of each.
+var namespaceFaults = []struct {
+	name, check  string
+	path, change string
+	health       func(string) (Health, error)
+	state        State
+	want         string
+}{
+	{"whole", "nvme nvme0n1", "", "", healthy, OK, "QEMU NVMe Ctrl, pcie, LBA 512"},
+	{"whole", "nvme nvme0n1 cache", "", "", healthy, OK, "volatile; it takes writes past it (FUA)"},
+	{"whole", "nvme nvme0n1 times", "", "", healthy, OK, "the median of 21 reads of 4 KiB is"},
+	{
+		"whole", "nvme nvme0n1 health", "", "", healthy, OK,
+		"3 % of its endurance used, 100 % of its spare capacity left (it warns below 10 %)",
+	},
+	{"no FUA", "nvme nvme0n1 cache", namespace + "/queue/fua", "0", healthy, OK, "volatile, and no FUA"},
+	{
+		"no cache", "nvme nvme0n1 cache", namespace + "/queue/write_cache", "write through", healthy, OK,
+		"no volatile cache, or so it says",
+	},
+	{"silent", "nvme nvme0n1 cache", namespace + "/queue/write_cache", "-", healthy, Warn, "does not say"},
+	{
+		"a state unread", "nvme nvme0n1", namespace + "/device/state", "-", healthy, Warn,
+		"LBA 512: whether it is live is not seen",
+	},
+	{
+		"one way of two", "nvme nvme0n1", namespace + "/device/nvme1/state", "connecting", healthy, Warn,
+		"LBA 512: 1 of 2 paths to it are live",
+	},
+	{"resetting", "nvme nvme0n1", namespace + "/device/state", "resetting", healthy, Fail, "it is resetting"},
+	{"gone", "nvme nvme0n1 times", "/dev/nvme0n1", "-", healthy, Fail, "no such file"},
+	{
+		"untold", "nvme nvme0n1 health", "", "", func(string) (Health, error) { return Health{}, errSilent }, Warn,
+		"health: Operation not permitted",
+	},
+	{
+		"worn", "nvme nvme0n1 health", "", "", func(string) (Health, error) { return Health{UsedRatio: 0.8}, nil },
+		Warn, "80 % of its endurance",
+	},
+	{"warning", "nvme nvme0n1 health", "", "", func(string) (Health, error) {
+		return Health{CriticalWarning: 0x18},
+			nil
+	}, Fail, "it takes no more writes, the backup of its volatile memory has failed: 0 %"},
+	{
+		"no library", "io_uring library", "/usr/lib/x86_64-linux-gnu/liburing.so.2", "-", healthy, Warn,
+		"liburing.so.2 is not installed",
+	},
+	{"root alone", "io_uring", "/proc/sys/kernel/io_uring_disabled", "1", healthy, Warn, "only for root"},
+	{"forbidden", "io_uring", "/proc/sys/kernel/io_uring_disabled", "2", healthy, Warn, "forbidden"},
+}
+
 func TestNVMe_EachFaultIsFoundAndNothingElse(t *testing.T) {
-	whole := map[string]string{
-		namespace + "/device/model": "QEMU NVMe Ctrl", namespace + "/device/transport": "pcie",
-		namespace + "/device/state":             "live",
-		namespace + "/queue/logical_block_size": "512", namespace + "/queue/write_cache": "write back",
-		namespace + "/queue/fua":      "1",
-		"/sys/block/nvme0c0n1/hidden": "1", "/dev/nvme0n1": strings.Repeat("x", readBytes-1),
-		"/usr/lib/x86_64-linux-gnu/liburing.so.2": "", "/proc/sys/kernel/io_uring_disabled": "0",
-	}
-	for _, test := range []struct {
-		name, check  string
-		path, change string
-		health       func(string) (Health, error)
-		state        State
-		want         string
-	}{
-		{"whole", "nvme nvme0n1", "", "", healthy, OK, "QEMU NVMe Ctrl, pcie, LBA 512"},
-		{"whole", "nvme nvme0n1 cache", "", "", healthy, OK, "volatile; it takes writes past it (FUA)"},
-		{"whole", "nvme nvme0n1 times", "", "", healthy, OK, "the median of 21 reads of 4 KiB is"},
-		{
-			"whole", "nvme nvme0n1 health", "", "", healthy, OK,
-			"3 % of its endurance used, 100 % of its spare capacity left (it warns below 10 %)",
-		},
-		{"no FUA", "nvme nvme0n1 cache", namespace + "/queue/fua", "0", healthy, OK, "volatile, and no FUA"},
-		{
-			"no cache", "nvme nvme0n1 cache", namespace + "/queue/write_cache", "write through", healthy, OK,
-			"no volatile cache, or so it says",
-		},
-		{"silent", "nvme nvme0n1 cache", namespace + "/queue/write_cache", "-", healthy, Warn, "does not say"},
-		{
-			"a state unread", "nvme nvme0n1", namespace + "/device/state", "-", healthy, Warn,
-			"LBA 512: whether it is live is not seen",
-		},
-		{
-			"one way of two", "nvme nvme0n1", namespace + "/device/nvme1/state", "connecting", healthy, Warn,
-			"LBA 512: 1 of 2 paths to it are live",
-		},
-		{"resetting", "nvme nvme0n1", namespace + "/device/state", "resetting", healthy, Fail, "it is resetting"},
-		{"gone", "nvme nvme0n1 times", "/dev/nvme0n1", "-", healthy, Fail, "no such file"},
-		{
-			"untold", "nvme nvme0n1 health", "", "", func(string) (Health, error) { return Health{}, errSilent }, Warn,
-			"health: Operation not permitted",
-		},
-		{
-			"worn", "nvme nvme0n1 health", "", "", func(string) (Health, error) { return Health{UsedRatio: 0.8}, nil },
-			Warn, "80 % of its endurance",
-		},
-		{"warning", "nvme nvme0n1 health", "", "", func(string) (Health, error) {
-			return Health{CriticalWarning: 0x18},
-				nil
-		}, Fail, "it takes no more writes, the backup of its volatile memory has failed: 0 %"},
-		{
-			"no library", "io_uring library", "/usr/lib/x86_64-linux-gnu/liburing.so.2", "-", healthy, Warn,
-			"liburing.so.2 is not installed",
-		},
-		{"root alone", "io_uring", "/proc/sys/kernel/io_uring_disabled", "1", healthy, Warn, "only for root"},
-		{"forbidden", "io_uring", "/proc/sys/kernel/io_uring_disabled", "2", healthy, Warn, "forbidden"},
-	} {
+	for _, test := range namespaceFaults {
 		t.Run(test.name, func(t *testing.T) {
 			files := map[string]string{}
-			for path, content := range whole {
+			for path, content := range wholeNamespace {
 				if path != test.path || test.change != "-" {
 					files[path] = content
 				}

@@ -439,47 +439,6 @@ func (w *mergedWorld) act() error {
 	return nil
 }
 
-// calm has every host say that it is there, and checks that what was appended well before that is in the order: an idle
-// ring holds nothing up.
-func (w *mergedWorld) calm() error {
-	for _, pause := range []time.Duration{mergedRelist, mergedRelook, mergedRelook} {
-		w.pass(pause)
-		for _, l := range w.lanes {
-			l.isStalled = false
-			if err := w.openLane(l); err != nil {
-				return err
-			}
-			if err := w.drainAll(l); err != nil {
-				return err
-			}
-			if err := w.heartbeat(l); err != nil {
-				return err
-			}
-			if err := w.drainAll(l); err != nil {
-				return err
-			}
-		}
-		if err := w.merge(100); err != nil || w.isDown() {
-			return err
-		}
-	}
-	w.tally.Calms++
-	if p := w.merger.Progress(); p.Absent != 0 || p.Streams != len(w.lanes) {
-		return fmt.Errorf("all %d streams brought a heartbeat, and of %d that are merged %d are not waited for",
-			len(w.lanes), p.Streams, p.Absent)
-	}
-	for _, l := range w.lanes {
-		l.mayBeLate = false
-		for id, r := range l.records {
-			if r.isAcked && !r.isMerged && w.now.Sub(r.at) > 3*mergedSkewMax*mergedTick {
-				return fmt.Errorf("record %#x of %s was appended %s ago, every stream has brought a heartbeat since, "+
-					"and it is not in the order", id, l, w.now.Sub(r.at))
-			}
-		}
-	}
-	return nil
-}
-
 func (w *mergedWorld) play() error {
 	if err := w.comeUp(); err != nil {
 		return err
@@ -495,30 +454,4 @@ func (w *mergedWorld) play() error {
 		}
 	}
 	return w.settle()
-}
-
-// settle lets everything run without deaths until all is in the order, and checks that.
-func (w *mergedWorld) settle() error {
-	w.isSettling = true
-	w.disk.CrashAfter(-1)
-	for _, l := range w.lanes {
-		farlog.FaultArm(l.memory, ^uint64(0))
-		l.isStalled = false
-	}
-	if err := w.comeUp(); err != nil {
-		return err
-	}
-	for _, l := range w.lanes {
-		if err := w.drainAll(l); err != nil {
-			return fmt.Errorf("drain the rest of %s: %w", l, err)
-		}
-		l.mayBeLate = true // Finish waits for nobody
-	}
-	if err := w.merger.Finish(context.Background()); err != nil {
-		return err
-	}
-	if err := w.look(); err != nil {
-		return err
-	}
-	return w.check()
 }

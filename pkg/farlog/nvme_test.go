@@ -52,7 +52,12 @@ func TestBlocks_ImageShowsWhatWasAppended(t *testing.T) {
 	if err := Fence(uri, 3); err != nil {
 		t.Fatal(err)
 	}
+	checkImage(t, path, lba, second)
+}
 
+// checkImage: the bytes of a ring that was fenced at 3 and released to LSN second hold three records behind that.
+func checkImage(t *testing.T, path string, lba uint32, second uint64) {
+	t.Helper()
 	file, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)

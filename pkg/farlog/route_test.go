@@ -34,8 +34,8 @@ func TestRoute_LegsTakeWhatTheySelect(t *testing.T) {
 	legs := []RouteLeg{
 		{Name: "orders", Writer: writer, Required: true, Classes: []ClassRange{{1, 3}}},
 		{
-			Name: "audit", URI: audit, Policy: RouteSpill, SpillURI: spill, SpillLevel: LevelVisible, BufferBytes: 1 << 20,
-			CriticalityMin: 2, Options: options,
+			Name: "audit", URI: audit, Policy: RouteSpill, SpillURI: spill, SpillLevel: LevelVisible,
+			BufferBytes: 1 << 20, CriticalityMin: 2, Options: options,
 		},
 	}
 	route, err := OpenRoute("desk7", legs)

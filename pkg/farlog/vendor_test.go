@@ -18,7 +18,8 @@ import (
 )
 
 func main() {
-	if err := farlog.Format(os.Args[1], farlog.FormatOptions{SizeBytes: 1 << 20, StreamName: "desk7/orders"}); err != nil {
+	options := farlog.FormatOptions{SizeBytes: 1 << 20, StreamName: "desk7/orders"}
+	if err := farlog.Format(os.Args[1], options); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

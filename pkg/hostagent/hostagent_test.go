@@ -120,68 +120,72 @@ func ask(t *testing.T, socket, packet string) string {
 	return string(answer[:length])
 }
 
+const head = "farlog-agent 1 writer\n" // of a packet
+
+// answers are packets and how the answer to each begins.
+var answers = []struct{ packet, want string }{
+	{
+		head + "stream desk7/orders\nepoch-seen 7\nname a b\n",
+		"ok\nuri mem:/x\nepoch 8\nuuid ab000000000000000000000000000000\ntoken " +
+			"01020000000000000000000000000000\nlevel 3\npolicy 0\ndeadline-ns 1000000000\n",
+	},
+	{
+		"farlog-agent 1 reader\nstream desk7/orders\n",
+		"ok\nuri mem:/x\nuuid ab000000000000000000000000000000\ntoken 01020000000000000000000000000000\n",
+	},
+	{
+		"farlog-agent 1 reader\nstream a\nepoch-seen 7\n",
+		"error INVALID\ntext line \"epoch-seen 7\" of a request for a reader",
+	},
+	{head + "stream none\n", "error NOT_FOUND\ntext there is no stream none\n"},
+	{head + "stream broken\n", "error IO\ntext two; lines long "},
+	{head, "error INVALID\ntext line \"\" of a request"},
+	{head + "name x\n", "error INVALID\ntext request for a writer without stream"},
+	{head + "stream a\nstream b\n", "error INVALID\ntext line \"stream b\""},
+	{head + "stream a\nmode x\n", "error INVALID\ntext line \"mode x\""},
+	{head + "stream a\nepoch-seen -1\n", "error INVALID\ntext epoch-seen \"-1\": expected a number"},
+	{head + "stream " + strings.Repeat("a", 2000) + "\n", "error INVALID\ntext line \"stream aaa"},
+	{head + strings.Repeat("a", packetLenMax), "error INVALID\ntext request of more than 4096 bytes"},
+	{
+		"farlog-agent 1 members\nstream a\nepoch 8\nrings " + strings.Repeat("ab", 16) + "\n",
+		"ok\nlevel 2\npolicy 0\ndeadline-ns 0\n",
+	},
+	{"farlog-agent 1 members\nstream a\nepoch 8\nlevel 3\npolicy 1\ndeadline-ns 5000000000\nrings " +
+		strings.Repeat("ab", 16) + "\n", "ok\nlevel 3\npolicy 1\ndeadline-ns 5000000000\n"},
+	{
+		"farlog-agent 1 members\nstream a\nepoch 8\nlevel 3\npolicy 1\ndeadline-ns 9223372036854775808\nrings " +
+			strings.Repeat("ab", 16) + "\n",
+		"error INVALID\ntext deadline-ns \"9223372036854775808\": expected a number up to 9223372036854775807",
+	},
+	{
+		"farlog-agent 1 members\nstream a\nepoch 8\nrings " + strings.Repeat("ab", 32) + "\n",
+		"ok\nuri-1 ofi:tcp://x:1/a\nuuid-1 cd000000000000000000000000000000\ntoken-1 " +
+			"09090909090909090909090909090909\n",
+	},
+	{
+		"farlog-agent 1 members\nstream a\nepoch 7\nrings " + strings.Repeat("ab", 32) + "\n",
+		"error INVALID\ntext epoch 7 was not granted",
+	},
+	{"farlog-agent 1 members\nstream a\nepoch 8\nrings abc\n", "error INVALID\ntext rings \"abc\""},
+	{"farlog-agent 1 members\nstream a\nepoch 8\n", "error INVALID\ntext request for a members without rings"},
+	{
+		"farlog-agent 1 route\nroute desk7/all\n",
+		"ok\nleg-0 desk7/orders required fail 3 1000000000 0 2 all\nleg-1 a optional spill 0 0 9 0 1-3,9-9\n",
+	},
+	{"farlog-agent 1 route\nroute none\n", "error NOT_FOUND\ntext there is no route none\n"},
+	{
+		"farlog-agent 1 route\nroute long\n",
+		"error INVALID\ntext route \"long\": stream \"desk7/orders\": classes of ",
+	},
+	{"farlog-agent 1 route\nroute wide\n", "error INVALID\ntext route \"wide\": rules of "},
+	{"farlog-agent 2 writer\nstream a\n", "error UNSUPPORTED\ntext protocol version \"2\": this agent speaks 1"},
+	{"farlog-agent 1 steal\nstream a\n", "error UNSUPPORTED\ntext verb \"steal\""},
+	{"GET / HTTP/1.1\r\n", "error INVALID\ntext \"GET / HTTP/1.1\\r\" is no request"},
+}
+
 func TestServer_Answers(t *testing.T) {
 	server, socket := start(t, granting)
-	const head = "farlog-agent 1 writer\n"
-	for _, test := range []struct{ packet, want string }{
-		{
-			head + "stream desk7/orders\nepoch-seen 7\nname a b\n",
-			"ok\nuri mem:/x\nepoch 8\nuuid ab000000000000000000000000000000\ntoken " +
-				"01020000000000000000000000000000\nlevel 3\npolicy 0\ndeadline-ns 1000000000\n",
-		},
-		{
-			"farlog-agent 1 reader\nstream desk7/orders\n",
-			"ok\nuri mem:/x\nuuid ab000000000000000000000000000000\ntoken 01020000000000000000000000000000\n",
-		},
-		{
-			"farlog-agent 1 reader\nstream a\nepoch-seen 7\n",
-			"error INVALID\ntext line \"epoch-seen 7\" of a request for a reader",
-		},
-		{head + "stream none\n", "error NOT_FOUND\ntext there is no stream none\n"},
-		{head + "stream broken\n", "error IO\ntext two; lines long "},
-		{head, "error INVALID\ntext line \"\" of a request"},
-		{head + "name x\n", "error INVALID\ntext request for a writer without stream"},
-		{head + "stream a\nstream b\n", "error INVALID\ntext line \"stream b\""},
-		{head + "stream a\nmode x\n", "error INVALID\ntext line \"mode x\""},
-		{head + "stream a\nepoch-seen -1\n", "error INVALID\ntext epoch-seen \"-1\": expected a number"},
-		{head + "stream " + strings.Repeat("a", 2000) + "\n", "error INVALID\ntext line \"stream aaa"},
-		{head + strings.Repeat("a", packetLenMax), "error INVALID\ntext request of more than 4096 bytes"},
-		{
-			"farlog-agent 1 members\nstream a\nepoch 8\nrings " + strings.Repeat("ab", 16) + "\n",
-			"ok\nlevel 2\npolicy 0\ndeadline-ns 0\n",
-		},
-		{"farlog-agent 1 members\nstream a\nepoch 8\nlevel 3\npolicy 1\ndeadline-ns 5000000000\nrings " +
-			strings.Repeat("ab", 16) + "\n", "ok\nlevel 3\npolicy 1\ndeadline-ns 5000000000\n"},
-		{
-			"farlog-agent 1 members\nstream a\nepoch 8\nlevel 3\npolicy 1\ndeadline-ns 9223372036854775808\nrings " +
-				strings.Repeat("ab", 16) + "\n",
-			"error INVALID\ntext deadline-ns \"9223372036854775808\": expected a number up to 9223372036854775807",
-		},
-		{
-			"farlog-agent 1 members\nstream a\nepoch 8\nrings " + strings.Repeat("ab", 32) + "\n",
-			"ok\nuri-1 ofi:tcp://x:1/a\nuuid-1 cd000000000000000000000000000000\ntoken-1 " +
-				"09090909090909090909090909090909\n",
-		},
-		{
-			"farlog-agent 1 members\nstream a\nepoch 7\nrings " + strings.Repeat("ab", 32) + "\n",
-			"error INVALID\ntext epoch 7 was not granted",
-		},
-		{"farlog-agent 1 members\nstream a\nepoch 8\nrings abc\n", "error INVALID\ntext rings \"abc\""},
-		{"farlog-agent 1 members\nstream a\nepoch 8\n", "error INVALID\ntext request for a members without rings"},
-		{
-			"farlog-agent 1 route\nroute desk7/all\n",
-			"ok\nleg-0 desk7/orders required fail 3 1000000000 0 2 all\nleg-1 a optional spill 0 0 9 0 1-3,9-9\n",
-		},
-		{"farlog-agent 1 route\nroute none\n", "error NOT_FOUND\ntext there is no route none\n"},
-		{
-			"farlog-agent 1 route\nroute long\n",
-			"error INVALID\ntext route \"long\": stream \"desk7/orders\": classes of ",
-		},
-		{"farlog-agent 1 route\nroute wide\n", "error INVALID\ntext route \"wide\": rules of "},
-		{"farlog-agent 2 writer\nstream a\n", "error UNSUPPORTED\ntext protocol version \"2\": this agent speaks 1"},
-		{"farlog-agent 1 steal\nstream a\n", "error UNSUPPORTED\ntext verb \"steal\""},
-		{"GET / HTTP/1.1\r\n", "error INVALID\ntext \"GET / HTTP/1.1\\r\" is no request"},
-	} {
+	for _, test := range answers {
 		got := ask(t, socket, test.packet)
 		if !strings.HasPrefix(got, test.want) || strings.Count(got,
 			"\n") != strings.Count(strings.TrimSuffix(got, "\n"), "\n")+1 || len(got) > 1000 {

@@ -48,8 +48,8 @@ func TestAddresses(t *testing.T) {
 	}
 	for count, want := range map[int]string{
 		AddressesMax: "",
-		AddressesMax +
-			1: "this host has 257 addresses, a grant takes 256: its grants are valid from any host: give --host-addresses",
+		AddressesMax + 1: "this host has 257 addresses, a grant takes 256: its grants are valid from any host: " +
+			"give --host-addresses",
 	} {
 		ask := func() (all []net.Addr, err error) {
 			for i := range count {

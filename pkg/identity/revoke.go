@@ -35,7 +35,9 @@ func (a *Authority) Revoke(paths []string, now time.Time) ([]*x509.Certificate, 
 				"any more: expected one that it signed; farlog ca init makes another authority", path)
 		}
 		revoked = append(revoked, certs[0])
-		isListed := func(entry x509.RevocationListEntry) bool { return entry.SerialNumber.Cmp(certs[0].SerialNumber) == 0 }
+		isListed := func(entry x509.RevocationListEntry) bool {
+			return entry.SerialNumber.Cmp(certs[0].SerialNumber) == 0
+		}
 		if !slices.ContainsFunc(entries, isListed) {
 			entries = append(entries, x509.RevocationListEntry{
 				SerialNumber:   certs[0].SerialNumber,

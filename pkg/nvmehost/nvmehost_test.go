@@ -32,7 +32,8 @@ func TestSpec_LineAndCommand(t *testing.T) {
 		t.Errorf("line %s\nwant %s", got, want)
 	}
 	if got, want := s.Command(), "nvme connect -n "+nqnOne+" -t tcp -a 10.0.0.7 -s 4420 -q "+hostA+" -I "+idA+
-		` --nr-poll-queues=2 --ctrl-loss-tmo=0 --reconnect-delay=1 --fast_io_fail_tmo=0 --keep-alive-tmo=2 --dhchap-secret="$(cat '/etc/farlog/it'\''s.key')"`; got != want {
+		` --nr-poll-queues=2 --ctrl-loss-tmo=0 --reconnect-delay=1 --fast_io_fail_tmo=0 --keep-alive-tmo=2 `+
+		`--dhchap-secret="$(cat '/etc/farlog/it'\''s.key')"`; got != want {
 		t.Errorf("command %s\nwant %s", got, want)
 	}
 }
@@ -196,8 +197,8 @@ func TestExplain_KernelsWords(t *testing.T) {
 		},
 		{"nvme nvme1: qid 0: authentication failed\n", syscall.EIO, ErrKey, "does not accept the key"},
 		{
-			"nvme nvme1: I/O tag 0 (1000) type 4 opcode 0x7f (Fabrics Cmd) QID 0 timeout\nnvme nvme1: qid 0 auth_send " +
-				"failed with error -4\nnvme nvme1: qid 0: authentication failed\n", syscall.EIO, ErrKey,
+			"nvme nvme1: I/O tag 0 (1000) type 4 opcode 0x7f (Fabrics Cmd) QID 0 timeout\nnvme nvme1: qid 0 " +
+				"auth_send failed with error -4\nnvme nvme1: qid 0: authentication failed\n", syscall.EIO, ErrKey,
 			"or did not answer while keys were compared",
 		},
 		{

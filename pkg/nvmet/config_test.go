@@ -41,13 +41,12 @@ func TestSaved_IsWhatNvmetcliWrites(t *testing.T) {
 // What an older nvmetcli or a person wrote: no groups of newer kernels, numbers in place of texts, keys that nobody
 // knows.
 func TestReadSaved_TakesOlderAndHandWrittenFiles(t *testing.T) {
-	config, err := ReadSaved(
-		[]byte(
-			`{"hosts":[{"nqn":"hostnqn"}],"ports":[{"addr":{"adrfam":"ipv4","traddr":"192.168.6.68","treq":"not specified","trsvcid":4420,"trtype":"rdma"},
-		"portid":2,"referrals":[],"subsystems":["testnqn"]}],"subsystems":[{"allowed_hosts":[],"attr":{"allow_any_host":true},"namespaces":[{"device":{"path":"/dev/nvme0n1"},
-		"enable":1,"nsid":1}],"nqn":"testnqn","other":{}}],"discovery":1}`,
-		),
-	)
+	config, err := ReadSaved([]byte(`{
+		"hosts":[{"nqn":"hostnqn"}],
+		"ports":[{"addr":{"adrfam":"ipv4","traddr":"192.168.6.68","treq":"not specified","trsvcid":4420,
+		"trtype":"rdma"},"portid":2,"referrals":[],"subsystems":["testnqn"]}],
+		"subsystems":[{"allowed_hosts":[],"attr":{"allow_any_host":true},"namespaces":[
+		{"device":{"path":"/dev/nvme0n1"},"enable":1,"nsid":1}],"nqn":"testnqn","other":{}}],"discovery":1}`))
 	if err != nil {
 		t.Fatal(err)
 	}

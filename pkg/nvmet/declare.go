@@ -28,14 +28,17 @@ type DeclaredSubsystem struct {
 	NQN        string              `yaml:"nqn"`
 	Hosts      []string            `yaml:"hosts"`
 	Namespaces []DeclaredNamespace `yaml:"namespaces"`
-	Takeover   string              `yaml:"takeover"` // none, evict: a host from which a ring was taken over is evicted, where the kernel has no reservations
+	// Takeover is none or evict: where the kernel has no reservations, a host is evicted when one of its rings is taken
+	// over.
+	Takeover string `yaml:"takeover"`
 }
 
 // DeclaredNamespace is a block device or a file.
 type DeclaredNamespace struct {
-	NSID         int    `yaml:"nsid"`
-	Device       string `yaml:"device"`
-	UUID         string `yaml:"uuid"`         // "": one that is made of the subsystem's name and the number, the same after every boot
+	NSID   int    `yaml:"nsid"`
+	Device string `yaml:"device"`
+	// UUID "" stands for one made of the subsystem's name and the number: it is the same after every boot.
+	UUID         string `yaml:"uuid"`
 	Reservations string `yaml:"reservations"` // auto (where the kernel has them), required, off
 	BufferedIO   bool   `yaml:"buffered_io"`  // of a file: through the page cache
 }

@@ -57,6 +57,7 @@ func TestDeclaration_IsAppliedAndRemoved(t *testing.T) {
 	if err := m.do(Plan(m.config(), wanted)); err != nil {
 		t.Fatal(err)
 	}
+	trading1 := state.Keys["nqn.2026-01.com.example:trading1"]
 	for path, want := range map[string]string{
 		"subsystems/nqn.2026-01.com.example:desk7/attr_allow_any_host":      "0",
 		"subsystems/nqn.2026-01.com.example:desk7/namespaces/1/resv_enable": "1",
@@ -64,7 +65,8 @@ func TestDeclaration_IsAppliedAndRemoved(t *testing.T) {
 		"subsystems/nqn.2026-01.com.example:desk7/namespaces/2/buffered_io": "1",
 		"subsystems/nqn.2026-01.com.example:desk7/namespaces/1/enable":      "1", "ports/2/addr_adrfam": "ipv6",
 		"ports/2/addr_trsvcid": "4421", "ports/1/addr_trsvcid": "4420",
-		"hosts/nqn.2026-01.com.example:trading1/dhchap_key": state.Keys["nqn.2026-01.com.example:trading1"].Host.Reveal(), "hosts/nqn.2026-01.com.example:central1/dhchap_key": "",
+		"hosts/nqn.2026-01.com.example:trading1/dhchap_key": trading1.Host.Reveal(),
+		"hosts/nqn.2026-01.com.example:central1/dhchap_key": "",
 	} {
 		if got := m.attrs[path]; got != want {
 			t.Errorf("%s is %q, want %q", path, got, want)

@@ -15,11 +15,8 @@ func FuzzReadSaved(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(known)
-	f.Add(
-		[]byte(
-			`{"subsystems":[{"nqn":"..","attr":{"../x":1}}],"ports":[{"portid":1,"referrals":[{"name":"a/b"}],"ana_groups":[{"grpid":-1,"ana":{"state":"x"}}]}]}`,
-		),
-	)
+	f.Add([]byte(`{"subsystems":[{"nqn":"..","attr":{"../x":1}}],` +
+		`"ports":[{"portid":1,"referrals":[{"name":"a/b"}],"ana_groups":[{"grpid":-1,"ana":{"state":"x"}}]}]}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		config, err := ReadSaved(raw)
 		if err != nil {

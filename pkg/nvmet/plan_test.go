@@ -26,92 +26,109 @@ var modelWorld = world{
 	true,
 }
 
+// draw draws parts of a configuration whose names begin with label.
+type draw struct {
+	world
+	t     *rapid.T
+	label string
+}
+
+func (d draw) pick(what string, choices ...string) string {
+	return rapid.SampledFrom(choices).Draw(d.t, d.label+what)
+}
+
+func (d draw) flag(what string) bool { return rapid.Bool().Draw(d.t, d.label+what) }
+
 // drawConfig names every attribute that it varies, so that two configurations of it are the same only when they are.
 func (w world) drawConfig(t *rapid.T, label string) *Config {
-	c := &Config{}
-	pick := func(what string, choices ...string) string { return rapid.SampledFrom(choices).Draw(t, label+what) }
-	flag := func(what string) bool { return rapid.Bool().Draw(t, label+what) }
+	c, draw := &Config{}, draw{w, t, label}
 	for _, nqn := range []string{"host-a", "host-b", "host-c"} {
-		if flag(nqn) {
-			key := pick("key", w.keys...)
+		if draw.flag(nqn) {
+			key := draw.pick("key", w.keys...)
 			c.Hosts = append(c.Hosts, Host{NQN: nqn, DHCHAP: Attrs{
-				"key": key, "ctrl_key": pick("ctrl_key", "", key),
-				"hash":    pick("hash", "hmac(sha256)", "hmac(sha512)"),
-				"dhgroup": pick("dhgroup", "null", "ffdhe2048"),
+				"key": key, "ctrl_key": draw.pick("ctrl_key", "", key),
+				"hash":    draw.pick("hash", "hmac(sha256)", "hmac(sha512)"),
+				"dhgroup": draw.pick("dhgroup", "null", "ffdhe2048"),
 			}})
 		}
 	}
 	for _, nqn := range []string{"sub-a", "sub-b", "sub-c"} {
-		if !flag(nqn) {
-			continue
+		if draw.flag(nqn) {
+			c.Subsystems = append(c.Subsystems, draw.subsystem(nqn, c.Hosts))
 		}
-		s := Subsystem{NQN: nqn, Attr: Attrs{
-			"allow_any_host": pick("any", "0", "1"),
-			"serial":         pick("serial", "1", "2"), "qid_max": "128",
-		}}
-		s.Attr["cntlid_min"], s.Attr["cntlid_max"] = "1", "100"
-		if flag("cntlid") {
-			s.Attr["cntlid_min"], s.Attr["cntlid_max"] = "200", "300"
-		}
-		for _, host := range c.Hosts {
-			if s.Attr["allow_any_host"] == "0" && flag("allowed") {
-				s.AllowedHosts = append(s.AllowedHosts, host.NQN)
-			}
-		}
-		for nsid := 1; nsid <= 2; nsid++ {
-			if flag("namespace") {
-				s.Namespaces = append(s.Namespaces, Namespace{
-					NSID:   nsid,
-					Device: Attrs{"path": pick("path", w.paths...), "uuid": pick("uuid", w.uuids...)},
-					Resv:   Attrs{"enable": pick("resv", "0", "1")}, Enable: number(pick("enable", "0", "1")),
-					ANAGrpID:   number(pick("ana_grpid", "1", "2")),
-					BufferedIO: number(pick("buffered", "0", "1")),
-				})
-			}
-		}
-		c.Subsystems = append(c.Subsystems, s)
 	}
 	for id := 1; id <= 3; id++ {
-		if !flag("port") {
-			continue
+		if draw.flag("port") {
+			c.Ports = append(c.Ports, draw.port(id, c.Subsystems))
 		}
-		transport := pick("trtype", w.transports...)
-		p := Port{
-			PortID: id, Addr: Attrs{
-				"trtype": transport, "adrfam": "ipv4",
-				"traddr": pick("traddr", w.addresses...), "trsvcid": strconv.Itoa(4420 + id),
-				"tsas": tsasGiven[transport], "treq": pick("treq", "not specified", "required"),
-			},
-			Param: Attrs{"inline_data_size": "-1"},
-		}
-		if transport == "tcp" && w.hasTLS && flag("tls") {
-			p.Addr["tsas"], p.Addr["treq"] = "tls1.3", pick("treq", "required", "not required")
-		}
-		p.ANAGroups = []ANAGroup{{GrpID: 1, ANA: Attrs{"state": pick("state", "optimized", "inaccessible")}}}
-		if flag("group") {
-			p.ANAGroups = append(p.ANAGroups, ANAGroup{
-				GrpID: 2,
-				ANA:   Attrs{"state": pick("state", "optimized", "inaccessible")},
-			})
-		}
-		if flag("referral") {
-			p.Referrals = []Referral{{
-				Name: "other", Enable: number(pick("enable", "0", "1")),
-				Addr: Attrs{
-					"trtype": "tcp", "adrfam": "ipv4", "traddr": pick("traddr", w.addresses...),
-					"trsvcid": "4420", "treq": "not specified",
-				},
-			}}
-		}
-		for _, s := range c.Subsystems {
-			if flag("subsystem") {
-				p.Subsystems = append(p.Subsystems, s.NQN)
-			}
-		}
-		c.Ports = append(c.Ports, p)
 	}
 	c.sort()
 	return c
+}
+
+func (d draw) subsystem(nqn string, hosts []Host) Subsystem {
+	s := Subsystem{NQN: nqn, Attr: Attrs{
+		"allow_any_host": d.pick("any", "0", "1"),
+		"serial":         d.pick("serial", "1", "2"), "qid_max": "128",
+	}}
+	s.Attr["cntlid_min"], s.Attr["cntlid_max"] = "1", "100"
+	if d.flag("cntlid") {
+		s.Attr["cntlid_min"], s.Attr["cntlid_max"] = "200", "300"
+	}
+	for _, host := range hosts {
+		if s.Attr["allow_any_host"] == "0" && d.flag("allowed") {
+			s.AllowedHosts = append(s.AllowedHosts, host.NQN)
+		}
+	}
+	for nsid := 1; nsid <= 2; nsid++ {
+		if d.flag("namespace") {
+			s.Namespaces = append(s.Namespaces, Namespace{
+				NSID:   nsid,
+				Device: Attrs{"path": d.pick("path", d.paths...), "uuid": d.pick("uuid", d.uuids...)},
+				Resv:   Attrs{"enable": d.pick("resv", "0", "1")}, Enable: number(d.pick("enable", "0", "1")),
+				ANAGrpID:   number(d.pick("ana_grpid", "1", "2")),
+				BufferedIO: number(d.pick("buffered", "0", "1")),
+			})
+		}
+	}
+	return s
+}
+
+func (d draw) port(id int, subsystems []Subsystem) Port {
+	transport := d.pick("trtype", d.transports...)
+	p := Port{
+		PortID: id, Addr: Attrs{
+			"trtype": transport, "adrfam": "ipv4",
+			"traddr": d.pick("traddr", d.addresses...), "trsvcid": strconv.Itoa(4420 + id),
+			"tsas": tsasGiven[transport], "treq": d.pick("treq", "not specified", "required"),
+		},
+		Param: Attrs{"inline_data_size": "-1"},
+	}
+	if transport == "tcp" && d.hasTLS && d.flag("tls") {
+		p.Addr["tsas"], p.Addr["treq"] = "tls1.3", d.pick("treq", "required", "not required")
+	}
+	p.ANAGroups = []ANAGroup{{GrpID: 1, ANA: Attrs{"state": d.pick("state", "optimized", "inaccessible")}}}
+	if d.flag("group") {
+		p.ANAGroups = append(p.ANAGroups, ANAGroup{
+			GrpID: 2,
+			ANA:   Attrs{"state": d.pick("state", "optimized", "inaccessible")},
+		})
+	}
+	if d.flag("referral") {
+		p.Referrals = []Referral{{
+			Name: "other", Enable: number(d.pick("enable", "0", "1")),
+			Addr: Attrs{
+				"trtype": "tcp", "adrfam": "ipv4", "traddr": d.pick("traddr", d.addresses...),
+				"trsvcid": "4420", "treq": "not specified",
+			},
+		}}
+	}
+	for _, s := range subsystems {
+		if d.flag("subsystem") {
+			p.Subsystems = append(p.Subsystems, s.NQN)
+		}
+	}
+	return p
 }
 
 // From any state to any other: each step is one that the kernel takes at that point, the end is what it would have been

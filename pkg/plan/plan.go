@@ -41,21 +41,23 @@ type Plan struct {
 
 // StreamPlan is what one stream asks for.
 type StreamPlan struct {
-	Name            string       `json:"stream"`
-	From            string       `json:"from"`         // the writer's host or site
-	RecordBytes     uint64       `json:"record_bytes"` // of an average one in the ring, with header, trailer and fill
-	RingBytes       uint64       `json:"ring_bytes"`   // as it is declared
-	NeedBytes       uint64       `json:"ring_needed_bytes"`
-	OutageSeconds   float64      `json:"outage_seconds"` // that this ring bridges, to the alarm mark
-	Needed          int          `json:"needed"`         // members that an acknowledgement waits for
-	Members         []MemberPlan `json:"members"`        // the nearest first
-	WireBits        float64      `json:"wire_bits_per_second"`
-	PeakWireBits    float64      `json:"peak_wire_bits_per_second"` // to all members
-	FloorSeconds    float64      `json:"append_floor_seconds"`      // of the last member that an acknowledgement waits for
-	RecordsPerFlush float64      `json:"records_per_flush"`         // at the peak, one behind the other: 1, more where they come faster than the floor
-	Drain           string       `json:"drain"`
-	CatchUpSeconds  float64      `json:"catch_up_seconds"` // of all streams of its drain, after the outage
-	BytesPerYear    float64      `json:"bytes_per_year"`   // to each member
+	Name          string       `json:"stream"`
+	From          string       `json:"from"`         // the writer's host or site
+	RecordBytes   uint64       `json:"record_bytes"` // of an average one in the ring, with header, trailer and fill
+	RingBytes     uint64       `json:"ring_bytes"`   // as it is declared
+	NeedBytes     uint64       `json:"ring_needed_bytes"`
+	OutageSeconds float64      `json:"outage_seconds"` // that this ring bridges, to the alarm mark
+	Needed        int          `json:"needed"`         // members that an acknowledgement waits for
+	Members       []MemberPlan `json:"members"`        // the nearest first
+	WireBits      float64      `json:"wire_bits_per_second"`
+	PeakWireBits  float64      `json:"peak_wire_bits_per_second"` // to all members
+	// FloorSeconds is that of the last member that an acknowledgement waits for.
+	FloorSeconds float64 `json:"append_floor_seconds"`
+	// RecordsPerFlush is at the peak with sequential appends: 1, more where records come faster than the floor.
+	RecordsPerFlush float64 `json:"records_per_flush"`
+	Drain           string  `json:"drain"`
+	CatchUpSeconds  float64 `json:"catch_up_seconds"` // of all streams of its drain, after the outage
+	BytesPerYear    float64 `json:"bytes_per_year"`   // to each member
 }
 
 // MemberPlan is one of a stream's rings, and its way from the writer.
@@ -71,15 +73,16 @@ type MemberPlan struct {
 
 // RoutePlan is what one load asks of the legs of its route.
 type RoutePlan struct {
-	Name         string    `json:"route"`
-	Class        uint32    `json:"class"`
-	Criticality  uint32    `json:"criticality"`
-	From         string    `json:"from"`
-	Legs         []LegPlan `json:"legs"`
-	Slowest      string    `json:"slowest_leg"`          // of those that an acknowledgement waits for; "" = it waits for none
-	FloorSeconds float64   `json:"append_floor_seconds"` // of that leg
-	WireBits     float64   `json:"wire_bits_per_second"`
-	PeakWireBits float64   `json:"peak_wire_bits_per_second"` // to all members of all legs
+	Name        string    `json:"route"`
+	Class       uint32    `json:"class"`
+	Criticality uint32    `json:"criticality"`
+	From        string    `json:"from"`
+	Legs        []LegPlan `json:"legs"`
+	// Slowest is the slowest leg that an acknowledgement waits for; "": it waits for none.
+	Slowest      string  `json:"slowest_leg"`
+	FloorSeconds float64 `json:"append_floor_seconds"` // of that leg
+	WireBits     float64 `json:"wire_bits_per_second"`
+	PeakWireBits float64 `json:"peak_wire_bits_per_second"` // to all members of all legs
 }
 
 // LegPlan is one stream of a route.

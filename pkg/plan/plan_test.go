@@ -199,7 +199,9 @@ func TestMake_Routes(t *testing.T) {
 // Each thing that cannot hold is refused by its field, and what is just below is not.
 func TestMake_Refuses(t *testing.T) {
 	for want, spoil := range map[string]func(*Input){
-		"fabric.streams[0].ring_size_bytes: expected at least 18": func(in *Input) { in.Fabric.Streams[0].RingSizeBytes = 16 << 30 },
+		"fabric.streams[0].ring_size_bytes: expected at least 18": func(in *Input) {
+			in.Fabric.Streams[0].RingSizeBytes = 16 << 30
+		},
 		"fabric.streams[0].ring_size_bytes: desk7/orders needs 4611686018427387904": func(in *Input) {
 			in.Loads[0].Rate, in.Loads[0].Peak, in.Outage = 1e12, 1e12, math.MaxInt64
 			in.Targets, in.Drains, in.Links[0].Bits, in.Fabric.Targets[0].CapacityBytes = nil, nil, 0, 0

@@ -55,26 +55,12 @@ func testTakenAway(t *testing.T, isBack bool) {
 		}
 	}
 	end := func() uint64 { return p.app.Last().LSN }
-	store20 := func() {
-		t.Helper()
-		p.ring.Append(20, 500)
-		for _, rec := range p.ring.Records {
-			if last := p.app.Last(); !last.OK || rec.LSN > last.LSN {
-				if _, _, err := p.app.Append(rec.Raw); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-		if err := p.app.Sync(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	store20()
+	p.storeRecords(t, 20)
 	copied := until("all is copied", func(one Progress) bool { return one.Place.LSN == end() && one.LastError == "" })
 	if err := os.Rename(dir, dir+".aside"); err != nil {
 		t.Fatal(err)
 	}
-	store20()
+	p.storeRecords(t, 20)
 	isTold := func(one Progress) bool { return strings.Contains(one.LastError, store.ErrGone.Error()) }
 	if told := until("it is told", isTold); told.Place != copied.Place || told.Records != copied.Records {
 		t.Errorf("counted what is nowhere: %+v, before %+v", told, copied)
@@ -93,5 +79,21 @@ func testTakenAway(t *testing.T, isBack bool) {
 	if err != nil || len(list) != 1 || list[0].Difference != "" || list[0].OnlyHere != 0 || list[0].OnlyThere != 0 ||
 		list[0].Records == 0 {
 		t.Errorf("%+v, %v", list, err)
+	}
+}
+
+// storeRecords appends records to the ring, and all that the first store lacks to that.
+func (p *pair) storeRecords(t *testing.T, count int) {
+	t.Helper()
+	p.ring.Append(count, 500)
+	for _, rec := range p.ring.Records {
+		if last := p.app.Last(); !last.OK || rec.LSN > last.LSN {
+			if _, _, err := p.app.Append(rec.Raw); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := p.app.Sync(); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -49,7 +49,8 @@ func TestRefusals_LoggedOnceAMinute(t *testing.T) {
 	for i, want := range []string{
 		`peer=10.0.0.7:40000 ring=desk7/orders result=OK reason="no grant with this token is known here" repeated=0`,
 		`peer=10.0.0.8:555 ring="" result=OK reason="the connection request is not farlog's" repeated=0`,
-		`peer=10.0.0.7:40600 ring=desk7/orders result=OK reason="no grant with this token is known here" repeated=599`,
+		`peer=10.0.0.7:40600 ring=desk7/orders result=OK reason="no grant with this token is known here" ` +
+			`repeated=599`,
 	} {
 		if !strings.Contains(lines[i], want) {
 			t.Errorf("line %d is %q, expected it to have %q", i, lines[i], want)

@@ -40,68 +40,80 @@ func (p *plane) send(_ context.Context, state *TargetState, unchanged *Unchanged
 	return new(ReportTargetResponse), nil
 }
 
+func stateOf(change func(*RingState)) *TargetState {
+	ring := &RingState{Stream: "a", CapacityBytes: 100, AppendedLsn: 10, HeadLsn: 10, WriterHeld: true}
+	change(ring)
+	return &TargetState{Agent: &Agent{Id: "t1"}, Rings: []*RingState{ring}}
+}
+
+func same() *TargetState {
+	return stateOf(func(ring *RingState) { ring.AppendedLsn, ring.LagBytes = 12, 2 })
+}
+
+var full = stateOf(func(ring *RingState) { ring.AppendedLsn, ring.LagBytes = 85, 75 })
+
+// reports are states that a target reports in order, and what of each it sends.
+var reports = []struct {
+	name   string
+	plane  plane
+	states []*TargetState
+	before map[int]func(*plane) // a report
+	want   []string
+}{
+	{
+		name: "figures", plane: plane{each: 3}, states: []*TargetState{same(), same(), same(), same(), same()},
+		want: []string{"state", "unchanged", "unchanged", "state", "unchanged"},
+	},
+	{
+		name: "each with figures", plane: plane{each: 1}, states: []*TargetState{same(), same()},
+		want: []string{"state", "state"},
+	},
+	{
+		name:   "nothing said of figures",
+		states: []*TargetState{same(), same()},
+		want:   []string{"state", "state"},
+	},
+	{
+		name: "older", plane: plane{isOlder: true}, states: []*TargetState{same(), same()},
+		want: []string{"state", "state"},
+	},
+	{
+		name: "writer went", plane: plane{each: 3}, states: []*TargetState{
+			same(),
+			stateOf(func(ring *RingState) { ring.WriterHeld = false }), same(),
+		},
+		want: []string{"state", "state", "state"},
+	},
+	{
+		name: "ring is filling", plane: plane{each: 3}, states: []*TargetState{same(), full, full, same()},
+		want: []string{"state", "state", "unchanged", "state"},
+	},
+	{
+		name: "another ring", plane: plane{each: 3},
+		states: []*TargetState{same(), {Agent: &Agent{Id: "t1"}}, same()},
+		want:   []string{"state", "state", "state"},
+	},
+	{
+		name: "another instance", plane: plane{each: 3}, states: []*TargetState{same(), same(), same()},
+		before: map[int]func(*plane){1: func(p *plane) { p.known, p.named = 0, 7 }},
+		want:   []string{"state", "wanted", "state", "unchanged"},
+	},
+	{
+		name: "another, older instance", plane: plane{each: 3}, states: []*TargetState{same(), same(), same()},
+		before: map[int]func(*plane){1: func(p *plane) { p.isOlder = true }},
+		want:   []string{"state", "refused", "state", "state"},
+	},
+	{
+		name: "gone for a while", plane: plane{each: 5}, states: []*TargetState{same(), same(), same(), same()},
+		before: map[int]func(*plane){1: func(p *plane) { p.isGone = true }, 2: func(p *plane) { p.isGone = false }},
+		want:   []string{"state", "state", "unchanged"},
+	},
+}
+
 // What is no figure is told at once and in one call, figures with each third report, and whoever does not know what is
 // unchanged is told all in the same moment.
 func TestReporter_TellsWhatIsNotKnown(t *testing.T) {
-	one := func(change func(*RingState)) *TargetState {
-		ring := &RingState{Stream: "a", CapacityBytes: 100, AppendedLsn: 10, HeadLsn: 10, WriterHeld: true}
-		change(ring)
-		return &TargetState{Agent: &Agent{Id: "t1"}, Rings: []*RingState{ring}}
-	}
-	same := func() *TargetState { return one(func(ring *RingState) { ring.AppendedLsn, ring.LagBytes = 12, 2 }) }
-	full := one(func(ring *RingState) { ring.AppendedLsn, ring.LagBytes = 85, 75 })
-	cases := []struct {
-		name   string
-		plane  plane
-		states []*TargetState
-		before map[int]func(*plane) // a report
-		want   []string
-	}{
-		{
-			name: "figures", plane: plane{each: 3}, states: []*TargetState{same(), same(), same(), same(), same()},
-			want: []string{"state", "unchanged", "unchanged", "state", "unchanged"},
-		},
-		{
-			name: "each with figures", plane: plane{each: 1}, states: []*TargetState{same(), same()},
-			want: []string{"state", "state"},
-		},
-		{name: "nothing said of figures", states: []*TargetState{same(), same()}, want: []string{"state", "state"}},
-		{
-			name: "older", plane: plane{isOlder: true}, states: []*TargetState{same(), same()},
-			want: []string{"state", "state"},
-		},
-		{
-			name: "writer went", plane: plane{each: 3}, states: []*TargetState{
-				same(),
-				one(func(ring *RingState) { ring.WriterHeld = false }), same(),
-			},
-			want: []string{"state", "state", "state"},
-		},
-		{
-			name: "ring is filling", plane: plane{each: 3}, states: []*TargetState{same(), full, full, same()},
-			want: []string{"state", "state", "unchanged", "state"},
-		},
-		{
-			name: "another ring", plane: plane{each: 3}, states: []*TargetState{same(), {Agent: &Agent{Id: "t1"}}, same()},
-			want: []string{"state", "state", "state"},
-		},
-		{
-			name: "another instance", plane: plane{each: 3}, states: []*TargetState{same(), same(), same()},
-			before: map[int]func(*plane){1: func(p *plane) { p.known, p.named = 0, 7 }},
-			want:   []string{"state", "wanted", "state", "unchanged"},
-		},
-		{
-			name: "another, older instance", plane: plane{each: 3}, states: []*TargetState{same(), same(), same()},
-			before: map[int]func(*plane){1: func(p *plane) { p.isOlder = true }},
-			want:   []string{"state", "refused", "state", "state"},
-		},
-		{
-			name: "gone for a while", plane: plane{each: 5}, states: []*TargetState{same(), same(), same(), same()},
-			before: map[int]func(*plane){1: func(p *plane) { p.isGone = true }, 2: func(p *plane) { p.isGone = false }},
-			want:   []string{"state", "state", "unchanged"},
-		},
-	}
-	for _, test := range cases {
+	for _, test := range reports {
 		plane := test.plane
 		reporter := Reporter[*TargetState]{Send: plane.send, IsSame: func(told, now *TargetState) bool {
 			return IsSameTarget(told, now) && AreSameMarks(told.Rings, now.Rings)

@@ -70,13 +70,10 @@ var tagNames = map[int]string{
 	ClOrdID: "ClOrdID", CumQty: "CumQty", ExecID: "ExecID", ExecRefID: "ExecRefID", ExecTransType: "ExecTransType",
 	LastPx: "LastPx", LastQty: "LastQty", MsgSeqNum: "MsgSeqNum", MsgType: "MsgType", OrderID: "OrderID",
 	OrderQty: "OrderQty", OrdStatus: "OrdStatus", OrdType: "OrdType", OrigClOrdID: "OrigClOrdID",
-	PossDupFlag: "PossDupFlag",
-	Price:       "Price", RefSeqNum: "RefSeqNum", SenderCompID: "SenderCompID", SendingTime: "SendingTime", Side: "Side",
-	Symbol: "Symbol", TargetCompID: "TargetCompID", Text: "Text", TimeInForce: "TimeInForce",
-	TransactTime: "TransactTime",
-	ListID:       "ListID", CxlRejReason: "CxlRejReason", OrdRejReason: "OrdRejReason", ExecType: "ExecType",
-	LeavesQty:        "LeavesQty",
-	CxlRejResponseTo: "CxlRejResponseTo",
+	PossDupFlag: "PossDupFlag", Price: "Price", RefSeqNum: "RefSeqNum", SenderCompID: "SenderCompID",
+	SendingTime: "SendingTime", Side: "Side", Symbol: "Symbol", TargetCompID: "TargetCompID", Text: "Text",
+	TimeInForce: "TimeInForce", TransactTime: "TransactTime", ListID: "ListID", CxlRejReason: "CxlRejReason",
+	OrdRejReason: "OrdRejReason", ExecType: "ExecType", LeavesQty: "LeavesQty", CxlRejResponseTo: "CxlRejResponseTo",
 }
 
 var typeNames = map[string]string{

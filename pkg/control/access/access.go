@@ -320,8 +320,10 @@ func (c Caller) refusal(needed []Role, kind, name string) error {
 type Rule struct {
 	Identities []string `json:"identities"` // a "*" at the end stands for anything that follows
 	Roles      []Role   `json:"roles"`      // none: takes away what the kind of certificate would give
-	Streams    []string `json:"streams"`    // names or patterns: * within a part, ** at the end for anything below; none: all
-	Hosts      []string `json:"hosts"`      // for which an agent may speak, and a writer may be granted a stream; none: any
+	// Streams are names or patterns: * within a part, ** at the end for anything below; none: all.
+	Streams []string `json:"streams"`
+	// Hosts are those for which an agent may report, and at which a writer may be granted a stream; none: any.
+	Hosts []string `json:"hosts"`
 }
 
 func (r Rule) names(id identity.ID) bool {

@@ -196,17 +196,21 @@ func TestCaller_RulesDoNotMixStreamsAndHosts(t *testing.T) {
 
 func TestParseRules_SaysWhatIsWrong(t *testing.T) {
 	for text, want := range map[string]string{
-		"rules: [{identities: [a], roles: [king]}]":                   `line 1, column 35: rules[0].roles[0]: role "king": expected one of`,
+		"rules: [{identities: [a], roles: [king]}]": `line 1, column 35: rules[0].roles[0]: role "king": ` +
+			`expected one of`,
 		"rules: [{roles: [append]}]":                                  "rules[0]: expected identities",
 		"rules: [{identities: [a]}]":                                  "rules[0]: expected roles; [] takes away",
 		"rules: [{identities: [a], roles: [append], streams: ['[']}]": `rules[0].streams[0]: stream "["`,
-		"rules: [{identities: [a], rolls: [append]}]":                 `line 1, column 27: rules[0] "rolls": unknown key, expected one of identities, roles, streams, hosts`,
-		"rulez: []":               `line 1, column 1: "rulez": unknown key`,
-		"rules: [{roles: []}, 1]": "rules[0]: expected identities, such as spiffe://farlog/farlog/host/trading1; line 1, column 22: rules[1]: expected keys",
-		"rules: {}":               "expected a list",
-		"rules: 1\nrules: []":     `"rules": the key is there twice`,
-		"":                        "the file is empty (a file without rules says rules: [])",
-		"rules: [{identities: [a], roles: [append]}]\n---\nrules: []": "line 2, column 1: a second document begins here",
+		"rules: [{identities: [a], rolls: [append]}]": `line 1, column 27: rules[0] "rolls": unknown key, ` +
+			`expected one of identities, roles, streams, hosts`,
+		"rulez: []": `line 1, column 1: "rulez": unknown key`,
+		"rules: [{roles: []}, 1]": "rules[0]: expected identities, such as spiffe://farlog/farlog/host/trading1; " +
+			"line 1, column 22: rules[1]: expected keys",
+		"rules: {}":           "expected a list",
+		"rules: 1\nrules: []": `"rules": the key is there twice`,
+		"":                    "the file is empty (a file without rules says rules: [])",
+		"rules: [{identities: [a], roles: [append]}]\n---\nrules: []": "line 2, column 1: a second document begins " +
+			"here",
 	} {
 		if _, err := ParseRules([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", text, err, want)
@@ -267,7 +271,8 @@ func TestCaller_StreamsOfTheControlPlane(t *testing.T) {
 		{Identities: []string{"auditor"}, Roles: []Role{RoleAudit}},
 	}
 	for id, mayRead := range map[identity.ID]bool{
-		"all": true, "auditor": true, "spiffe://farlog/farlog/admin/ada": true, "spiffe://farlog/farlog/host/trading1": false, "spiffe://farlog/farlog/drain/central1": false,
+		"all": true, "auditor": true, "spiffe://farlog/farlog/admin/ada": true,
+		"spiffe://farlog/farlog/host/trading1": false, "spiffe://farlog/farlog/drain/central1": false,
 	} {
 		caller := rules.Caller(id)
 		for _, method := range []string{acquireWriter, extendWriter, takeOverStream} {

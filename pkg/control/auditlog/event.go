@@ -46,11 +46,13 @@ type Event struct {
 	Changes  []string        `json:"changes,omitempty"` // what was created or changed
 	Epoch    uint32          `json:"epoch,omitempty"`   // that was granted
 	Revision int64           `json:"revision,omitempty"`
-	Outcome  string          `json:"outcome"` // OK or a code of gRPC; UNRECORDED: its control plane died before it could say
-	Error    string          `json:"error,omitempty"`
-	Instance string          `json:"instance"`       // which control plane
-	Part     int             `json:"part,omitempty"` // of an event with more changes than a record holds: 1, 2, ... of one id, each with some of them
-	Parts    int             `json:"parts,omitempty"`
+	// Outcome is OK or a code of gRPC; UNRECORDED: the control plane died before the call ended.
+	Outcome  string `json:"outcome"`
+	Error    string `json:"error,omitempty"`
+	Instance string `json:"instance"` // which control plane
+	// Part of Parts, from 1 on: an event with more changes than a record holds is in several records of one ID.
+	Part  int `json:"part,omitempty"`
+	Parts int `json:"parts,omitempty"`
 }
 
 const (

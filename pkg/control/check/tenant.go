@@ -74,8 +74,8 @@ var rates = []struct {
 	of          func(*api.StreamSpec) uint64
 }{
 	{
-		"records_per_second", "records/s", (*api.TenantSpec).GetRecordsPerSecondMax, (*api.TenantUse).GetRecordsPerSecond,
-		(*api.StreamSpec).GetRecordsPerSecond,
+		"records_per_second", "records/s", (*api.TenantSpec).GetRecordsPerSecondMax,
+		(*api.TenantUse).GetRecordsPerSecond, (*api.StreamSpec).GetRecordsPerSecond,
 	},
 	{
 		"bytes_per_second", "bytes/s", (*api.TenantSpec).GetBytesPerSecondMax, (*api.TenantUse).GetBytesPerSecond,

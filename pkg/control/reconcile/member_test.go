@@ -72,8 +72,11 @@ func TestPlan_MembersOnDifferentHosts(t *testing.T) {
 	}
 	world = applied(applied(world.reported()))
 	assignment := world.Assignments["a"]
-	if assignment == nil || len(assignment.Members) != 3 ||
-		assignment.Uri != "members:2 "+assignment.Members[0].Uri+" "+assignment.Members[1].Uri+" "+assignment.Members[2].Uri {
+	uri := "members:2"
+	for _, member := range assignment.GetMembers() {
+		uri += " " + member.Uri
+	}
+	if len(assignment.GetMembers()) != 3 || assignment.Uri != uri {
 		t.Fatalf("assigned %v", assignment)
 	}
 	// One target dies, and comes back at another port: the drain is told, and otherwise keeps what it has.

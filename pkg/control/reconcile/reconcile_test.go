@@ -6,9 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"google.golang.org/protobuf/types/known/timestamppb"
 	"pgregory.net/rapid"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
@@ -16,254 +14,119 @@ import (
 
 const testHost = "alpha"
 
-func emptyWorld() World {
-	return World{
-		Streams: map[string]*api.Stream{}, Rings: map[string]*api.RingSpec{}, Assignments: map[string]*api.Assignment{},
-		Admissions: map[string]*api.Admission{}, Epochs: map[string]uint32{}, LiveTargets: map[string]*api.Agent{},
-		LiveDrains: map[string]*api.Agent{}, Targets: map[string]*api.TargetState{},
-	}
-}
-
-func (w World) withStream(name string) World {
-	w.Streams[name] = &api.Stream{Spec: &api.StreamSpec{Name: name}}
-	return w
-}
-
-func (w World) withTarget(id, host string) World {
-	w.LiveTargets[id] = &api.Agent{Id: id, Host: host}
-	w.Targets[id] = &api.TargetState{Agent: w.LiveTargets[id]}
-	return w
-}
-
-func (w World) withDrain(id, host string) World {
-	w.LiveDrains[id] = &api.Agent{Id: id, Host: host}
-	return w
-}
-
-// withRing places a ring and, with a uuid, lets its target report it.
-func (w World) withRing(stream, target, uuid string) World {
-	w.Rings[stream] = &api.RingSpec{Target: target, Stream: w.Streams[stream]}
-	if uuid != "" {
-		w.Targets[target].Rings = append(w.Targets[target].Rings,
-			&api.RingState{Stream: stream, Uri: "mem:/" + stream, RingUuid: []byte(uuid)})
-	}
-	return w
-}
-
-// bound says that the ring of a stream was reported before.
-func (w World) bound(stream, uuid string) World {
-	w.Rings[stream].RingUuid = []byte(uuid)
-	return w
-}
-
-func (w World) granted(stream string) World {
-	w.Epochs[stream] = 1
-	return w
-}
-
-// listening lets the target of a stream's ring offer it to other hosts.
-func (w World) listening(stream string, uris ...string) World {
-	for _, state := range w.Targets[w.Rings[stream].Target].Rings {
-		if state.Stream == stream {
-			state.RemoteUris = uris
-		}
-	}
-	return w
-}
-
-// reachingBy names the transport of a drain.
-func (w World) reachingBy(drain, transport string) World {
-	w.LiveDrains[drain].Transport = transport
-	return w
-}
-
-// admitted lets a writer in that has so long to come; opened says which epoch the ring has seen.
-func (w World) admitted(stream string, epoch, opened uint32) World {
-	w.Admissions[stream] = &api.Admission{
-		EpochMin: epoch,
-		Grants: []*api.RemoteGrant{{
-			Token: []byte("0123456789abcdef"), Role: api.GrantRole_GRANT_ROLE_WRITER,
-			Epoch: epoch, ExpireTime: timestamppb.New(time.Unix(1, 0)),
-		}},
-	}
-	SeenRing(w.Targets, w.Rings[stream]).WriterEpoch = opened
-	return w
-}
-
-// assignedTo changes the URI of an assignment.
-func (w World) assignedTo(stream, uri string) World {
-	w.Assignments[stream].Uri = uri
-	return w
-}
-
-// storing names the store of a drain, or of a stream's assignment when there is one.
-func (w World) storing(drain, store string) World {
-	w.LiveDrains[drain].StoreUuid = []byte(store)
-	return w
-}
-
-func (w World) givenStore(stream, store string) World {
-	w.Assignments[stream].StoreUuid = []byte(store)
-	return w
-}
-
-func (w World) withAssignment(stream, drain, uuid string) World {
-	w.Assignments[stream] = &api.Assignment{
-		Stream: stream, Drain: drain, Target: w.Rings[stream].Target,
-		Uri: "mem:/" + stream, RingUuid: []byte(uuid), Generation: 5,
-	}
-	return w
-}
-
-func describe(actions []Action) string {
-	text := ""
-	for _, action := range actions {
-		if ring := action.Place; ring != nil {
-			text += fmt.Sprintf("place %s on %s;", ring.Stream.Spec.Name, ring.Target)
-		}
-		if ring := action.Bind; ring != nil {
-			text += fmt.Sprintf("bind %s to %s;", ring.Stream.Spec.Name, ring.RingUuid)
-		}
-		if ring := action.Renew; ring != nil {
-			text += fmt.Sprintf("renew %s(%s) on %s;", ring.Stream.Spec.Name, ring.LostUuid, ring.Target)
-		}
-		if to := action.Assign; to != nil {
-			text += fmt.Sprintf("assign %s(%s) to %s #%d", to.Stream, to.RingUuid, to.Drain, to.Generation)
-			if IsFar(to.Uri) {
-				text += " by " + to.Uri
-			}
-			text += ";"
-		}
-		if writer := action.Keep; writer != nil {
-			text += fmt.Sprintf("keep %s #%d;", writer.Stream, writer.Epoch)
-		}
-		if action.Retire != "" {
-			text += fmt.Sprintf("retire %s;", action.Retire)
-		}
-		if action.Forget != "" {
-			text += fmt.Sprintf("forget %s;", action.Forget)
-		}
-	}
-	return text
-}
-
-// farWorld has one ring that is bound and listens by two transports.
-func farWorld() World {
-	return emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "u").bound("a", "u").
-		listening("a", "ofi:tcp://x:2/a", "verbs://x:1/a")
+// plans are worlds, and what is done in each.
+var plans = []struct {
+	name  string
+	world World
+	want  string
+}{
+	{"nothing", emptyWorld(), ""},
+	{"stream without a target waits", emptyWorld().withStream("a"), ""},
+	{"stream is placed", emptyWorld().withStream("a").withTarget("t1", testHost), "place a on t1;"},
+	{
+		"streams are spread",
+		emptyWorld().withStream("a").withStream("b").withTarget("t1", testHost).withTarget("t2", testHost),
+		"place a on t1;place b on t2;",
+	},
+	{
+		"emptier target is taken", emptyWorld().withStream("a").withStream("b").withTarget("t1",
+			testHost).withTarget("t2", testHost).withRing("a", "t1", ""),
+		"place b on t2;",
+	},
+	{"ring not reported yet has no drain", emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a",
+		"t1", "").withDrain("d1", testHost), ""},
+	{
+		"ready ring gets a drain", emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1",
+			"u").withDrain("d1", testHost),
+		"bind a to u;assign a(u) to d1 #1;",
+	},
+	{"drain of another host does not reach it", emptyWorld().withStream("a").withTarget("t1",
+		testHost).withRing("a", "t1", "u").bound("a", "u").withDrain("d1", "beta"), ""},
+	{
+		"drain of another host reaches a ring that listens, the fastest way", farWorld().withDrain("d1", "beta"),
+		"assign a(u) to d1 #1 by verbs://x:1/a;",
+	},
+	{
+		"drain says by what it reaches other hosts", farWorld().withDrain("d1", "beta").reachingBy("d1", "ofi"),
+		"assign a(u) to d1 #1 by ofi:tcp://x:2/a;",
+	},
+	{
+		"drain without what the target offers does not reach it",
+		farWorld().listening("a", "ofi:tcp://x:2/a").withDrain("d1", "beta").reachingBy("d1", "verbs"), "",
+	},
+	{
+		"drain beside the ring comes first", farWorld().withDrain("d1", "beta").withDrain("d2", testHost),
+		"assign a(u) to d2 #1;",
+	},
+	{
+		"far drain that lives keeps it when one beside the ring comes",
+		farWorld().withDrain("d1", "beta").withDrain("d2", testHost).
+			withAssignment("a", "d1", "u").assignedTo("a", "verbs://x:1/a"), "",
+	},
+	{
+		"far drain is told where the ring is now", farWorld().listening("a", "ofi:tcp://y:3/a").withDrain("d1",
+			"beta").
+			withAssignment("a", "d1", "u").assignedTo("a", "ofi:tcp://x:2/a"),
+		"assign a(u) to d1 #6 by ofi:tcp://y:3/a;",
+	},
+	{
+		"far drain of a target that does not listen just now is left alone",
+		farWorld().listening("a").withDrain("d1", "beta").
+			withAssignment("a", "d1", "u").assignedTo("a", "ofi:tcp://x:2/a"), "",
+	},
+	{"writer that has not come yet", farWorld().admitted("a", 3, 2), ""},
+	{"writer that is in keeps its grant", farWorld().admitted("a", 3, 3), "keep a #3;"},
+	{"living drain keeps it", emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "u").
+		bound("a", "u").withDrain("d1", testHost).withDrain("d0", testHost).withAssignment("a", "d1", "u"), ""},
+	{"dead drain is replaced", emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "u").
+		bound("a", "u").withDrain("d2", testHost).withAssignment("a", "d1", "u"), "assign a(u) to d2 #6;"},
+	{"dead drain keeps it when there is no other", emptyWorld().withStream("a").withTarget("t1",
+		testHost).withRing("a", "t1", "u").
+		bound("a", "u").withAssignment("a", "d1", "u"), ""},
+	{
+		"ring formatted anew is not taken for the stream's",
+		emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "v").
+			bound("a", "u").withDrain("d1", testHost).withAssignment("a", "d1", "u"), "",
+	},
+	{
+		"ring formatted anew before it was bound is not taken either",
+		emptyWorld().withStream("a").withTarget("t1", testHost).
+			withRing("a", "t1", "v").withDrain("d1", testHost).withAssignment("a", "d1", "u"), "bind a to u;",
+	},
+	{
+		"missing ring leaves the drain what it has open",
+		emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "").
+			bound("a", "u").withDrain("d2", testHost).withAssignment("a", "d1", "u"), "",
+	},
+	{
+		"dead drain is not replaced by one of another store",
+		emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "u").
+			bound("a", "u").granted("a").withDrain("d2", testHost).storing("d2", "other").withAssignment("a", "d1",
+			"u").givenStore("a", "one"), "",
+	},
+	{"dead drain is replaced by one of its store", emptyWorld().withStream("a").withTarget("t1",
+		testHost).withRing("a", "t1", "u").
+		bound("a", "u").granted("a").withDrain("d2", testHost).storing("d2", "other").withDrain("d3",
+		testHost).storing("d3", "one").
+		withAssignment("a", "d1", "u").givenStore("a", "one"), "assign a(u) to d3 #6;"},
+	{
+		"drain that came back with another store is replaced",
+		emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "u").
+			bound("a", "u").granted("a").withDrain("d1", testHost).storing("d1", "other").withDrain("d2",
+			testHost).storing("d2", "one").
+			withAssignment("a", "d1", "u").givenStore("a", "one"), "assign a(u) to d2 #6;",
+	},
+	{
+		"stream that never had a writer goes to any store",
+		emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "u").
+			bound("a", "u").withDrain("d2", testHost).storing("d2", "other").withAssignment("a", "d1",
+			"u").givenStore("a", "one"),
+		"assign a(u) to d2 #6;",
+	},
 }
 
 func TestPlan(t *testing.T) {
-	cases := []struct {
-		name  string
-		world World
-		want  string
-	}{
-		{"nothing", emptyWorld(), ""},
-		{"stream without a target waits", emptyWorld().withStream("a"), ""},
-		{"stream is placed", emptyWorld().withStream("a").withTarget("t1", testHost), "place a on t1;"},
-		{
-			"streams are spread", emptyWorld().withStream("a").withStream("b").withTarget("t1", testHost).withTarget("t2",
-				testHost),
-			"place a on t1;place b on t2;",
-		},
-		{
-			"emptier target is taken", emptyWorld().withStream("a").withStream("b").withTarget("t1",
-				testHost).withTarget("t2", testHost).withRing("a", "t1", ""),
-			"place b on t2;",
-		},
-		{"ring not reported yet has no drain", emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a",
-			"t1", "").withDrain("d1", testHost), ""},
-		{
-			"ready ring gets a drain", emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1",
-				"u").withDrain("d1", testHost),
-			"bind a to u;assign a(u) to d1 #1;",
-		},
-		{"drain of another host does not reach it", emptyWorld().withStream("a").withTarget("t1",
-			testHost).withRing("a", "t1", "u").bound("a", "u").withDrain("d1", "beta"), ""},
-		{
-			"drain of another host reaches a ring that listens, the fastest way", farWorld().withDrain("d1", "beta"),
-			"assign a(u) to d1 #1 by verbs://x:1/a;",
-		},
-		{
-			"drain says by what it reaches other hosts", farWorld().withDrain("d1", "beta").reachingBy("d1", "ofi"),
-			"assign a(u) to d1 #1 by ofi:tcp://x:2/a;",
-		},
-		{
-			"drain without what the target offers does not reach it",
-			farWorld().listening("a", "ofi:tcp://x:2/a").withDrain("d1", "beta").reachingBy("d1", "verbs"), "",
-		},
-		{
-			"drain beside the ring comes first", farWorld().withDrain("d1", "beta").withDrain("d2", testHost),
-			"assign a(u) to d2 #1;",
-		},
-		{
-			"far drain that lives keeps it when one beside the ring comes",
-			farWorld().withDrain("d1", "beta").withDrain("d2", testHost).
-				withAssignment("a", "d1", "u").assignedTo("a", "verbs://x:1/a"), "",
-		},
-		{
-			"far drain is told where the ring is now", farWorld().listening("a", "ofi:tcp://y:3/a").withDrain("d1",
-				"beta").
-				withAssignment("a", "d1", "u").assignedTo("a", "ofi:tcp://x:2/a"),
-			"assign a(u) to d1 #6 by ofi:tcp://y:3/a;",
-		},
-		{
-			"far drain of a target that does not listen just now is left alone",
-			farWorld().listening("a").withDrain("d1", "beta").
-				withAssignment("a", "d1", "u").assignedTo("a", "ofi:tcp://x:2/a"), "",
-		},
-		{"writer that has not come yet", farWorld().admitted("a", 3, 2), ""},
-		{"writer that is in keeps its grant", farWorld().admitted("a", 3, 3), "keep a #3;"},
-		{"living drain keeps it", emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "u").
-			bound("a", "u").withDrain("d1", testHost).withDrain("d0", testHost).withAssignment("a", "d1", "u"), ""},
-		{"dead drain is replaced", emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "u").
-			bound("a", "u").withDrain("d2", testHost).withAssignment("a", "d1", "u"), "assign a(u) to d2 #6;"},
-		{"dead drain keeps it when there is no other", emptyWorld().withStream("a").withTarget("t1",
-			testHost).withRing("a", "t1", "u").
-			bound("a", "u").withAssignment("a", "d1", "u"), ""},
-		{
-			"ring formatted anew is not taken for the stream's",
-			emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "v").
-				bound("a", "u").withDrain("d1", testHost).withAssignment("a", "d1", "u"), "",
-		},
-		{
-			"ring formatted anew before it was bound is not taken either",
-			emptyWorld().withStream("a").withTarget("t1", testHost).
-				withRing("a", "t1", "v").withDrain("d1", testHost).withAssignment("a", "d1", "u"), "bind a to u;",
-		},
-		{
-			"missing ring leaves the drain what it has open",
-			emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "").
-				bound("a", "u").withDrain("d2", testHost).withAssignment("a", "d1", "u"), "",
-		},
-		{
-			"dead drain is not replaced by one of another store",
-			emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "u").
-				bound("a", "u").granted("a").withDrain("d2", testHost).storing("d2", "other").withAssignment("a", "d1",
-				"u").givenStore("a", "one"), "",
-		},
-		{"dead drain is replaced by one of its store", emptyWorld().withStream("a").withTarget("t1",
-			testHost).withRing("a", "t1", "u").
-			bound("a", "u").granted("a").withDrain("d2", testHost).storing("d2", "other").withDrain("d3",
-			testHost).storing("d3", "one").
-			withAssignment("a", "d1", "u").givenStore("a", "one"), "assign a(u) to d3 #6;"},
-		{
-			"drain that came back with another store is replaced",
-			emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "u").
-				bound("a", "u").granted("a").withDrain("d1", testHost).storing("d1", "other").withDrain("d2",
-				testHost).storing("d2", "one").
-				withAssignment("a", "d1", "u").givenStore("a", "one"), "assign a(u) to d2 #6;",
-		},
-		{
-			"stream that never had a writer goes to any store",
-			emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "u").
-				bound("a", "u").withDrain("d2", testHost).storing("d2", "other").withAssignment("a", "d1",
-				"u").givenStore("a", "one"),
-			"assign a(u) to d2 #6;",
-		},
-	}
-	for _, tc := range cases {
+	for _, tc := range plans {
 		t.Run(tc.name, func(t *testing.T) {
 			if got := describe(Plan(tc.world, testNow)); got != tc.want {
 				t.Errorf("got  %q\nwant %q", got, tc.want)
@@ -306,55 +169,7 @@ func drawWorld(rt *rapid.T) World {
 	}
 	world.Deletions = map[string]*api.Deletion{}
 	for i := range rapid.IntRange(0, 8).Draw(rt, "streams") {
-		name := fmt.Sprintf("s%d", i)
-		world.withStream(name)
-		if rapid.IntRange(0, 3).Draw(rt, "ending") == 0 {
-			world.Deletions[name] = &api.Deletion{
-				Name:  name,
-				Stage: api.DeletionStage(rapid.IntRange(1, 3).Draw(rt, "stage")), EpochMin: 4,
-				RingLost: rapid.IntRange(0, 5).Draw(rt, "lost") == 0,
-			}
-		}
-		spec := world.Streams[name].Spec
-		spec.RingSizeBytes = rapid.SampledFrom([]uint64{50, 100}).Draw(rt, "size")
-		spec.Level = rapid.SampledFrom([]api.Level{api.Level_LEVEL_VISIBLE, api.Level_LEVEL_PERSISTENT}).Draw(rt,
-			"level")
-		spec.TargetHost = rapid.SampledFrom([]string{"", "", "alpha", "beta"}).Draw(rt, "target host wanted")
-		spec.DrainHost = rapid.SampledFrom([]string{"", "", "alpha", "beta"}).Draw(rt, "drain host wanted")
-		if len(world.LiveTargets) == 0 || !rapid.Bool().Draw(rt, "placed") {
-			continue
-		}
-		target := fmt.Sprintf("t%d", rapid.IntRange(0, len(world.LiveTargets)-1).Draw(rt, "on"))
-		world.withRing(name, target, rapid.SampledFrom([]string{"", "u", "v"}).Draw(rt, "uuid"))
-		world.listening(name, rapid.SampledFrom([][]string{
-			nil,
-			{"ofi:tcp://x:2/" + name},
-			{"verbs://x:1/" + name},
-		}).Draw(rt, "far")...)
-		if ring := SeenRing(world.Targets, world.Rings[name]); ring != nil &&
-			rapid.Bool().Draw(rt, "closed for the end") {
-			ring.Closed, ring.EpochMin, ring.LagBytes = true, rapid.Uint32Range(3, 5).Draw(rt, "fence"),
-				rapid.Uint64Range(0, 1).Draw(rt, "lag")
-			ring.Removed = rapid.Bool().Draw(rt, "removed") &&
-				world.Deletions[name].GetStage() == api.DeletionStage_DELETION_STAGE_REMOVING
-		}
-		if ring := SeenRing(world.Targets, world.Rings[name]); ring != nil && rapid.Bool().Draw(rt, "admitted") {
-			world.admitted(name, 3, rapid.Uint32Range(0, 4).Draw(rt, "opened"))
-		}
-		if rapid.Bool().Draw(rt, "bound") {
-			world.bound(name, "u")
-		}
-		if rapid.Bool().Draw(rt, "granted") {
-			world.granted(name)
-		}
-		if seen := SeenRing(world.Targets, world.Rings[name]); rapid.IntRange(0, 2).Draw(rt, "missing") == 0 &&
-			len(seen.GetRingUuid()) == 0 {
-			world.missing(name, rapid.Uint32Range(0, 1).Draw(rt, "written by URI"))
-		}
-		if rapid.Bool().Draw(rt, "assigned") {
-			world.withAssignment(name, fmt.Sprintf("d%d", rapid.IntRange(0, 5).Draw(rt, "to")), "u")
-			world.givenStore(name, rapid.SampledFrom([]string{"", "one", "other"}).Draw(rt, "given store"))
-		}
+		drawStream(rt, world, fmt.Sprintf("s%d", i))
 	}
 	for _, id := range sortedNames(world.LiveTargets) {
 		world.LiveTargets[id].Regions = rapid.SampledFrom([][]*api.Region{
@@ -366,6 +181,62 @@ func drawWorld(rt *rapid.T) World {
 		}
 	}
 	return world
+}
+
+func drawStream(rt *rapid.T, world World, name string) {
+	world.withStream(name)
+	if rapid.IntRange(0, 3).Draw(rt, "ending") == 0 {
+		world.Deletions[name] = &api.Deletion{
+			Name:  name,
+			Stage: api.DeletionStage(rapid.IntRange(1, 3).Draw(rt, "stage")), EpochMin: 4,
+			RingLost: rapid.IntRange(0, 5).Draw(rt, "lost") == 0,
+		}
+	}
+	spec := world.Streams[name].Spec
+	spec.RingSizeBytes = rapid.SampledFrom([]uint64{50, 100}).Draw(rt, "size")
+	spec.Level = rapid.SampledFrom([]api.Level{api.Level_LEVEL_VISIBLE, api.Level_LEVEL_PERSISTENT}).Draw(rt,
+		"level")
+	spec.TargetHost = rapid.SampledFrom([]string{"", "", "alpha", "beta"}).Draw(rt, "target host wanted")
+	spec.DrainHost = rapid.SampledFrom([]string{"", "", "alpha", "beta"}).Draw(rt, "drain host wanted")
+	if len(world.LiveTargets) == 0 || !rapid.Bool().Draw(rt, "placed") {
+		return
+	}
+	drawRing(rt, world, name)
+}
+
+// drawRing gives a stream a ring, and what is known of it.
+func drawRing(rt *rapid.T, world World, name string) {
+	target := fmt.Sprintf("t%d", rapid.IntRange(0, len(world.LiveTargets)-1).Draw(rt, "on"))
+	world.withRing(name, target, rapid.SampledFrom([]string{"", "u", "v"}).Draw(rt, "uuid"))
+	world.listening(name, rapid.SampledFrom([][]string{
+		nil,
+		{"ofi:tcp://x:2/" + name},
+		{"verbs://x:1/" + name},
+	}).Draw(rt, "far")...)
+	if ring := SeenRing(world.Targets, world.Rings[name]); ring != nil &&
+		rapid.Bool().Draw(rt, "closed for the end") {
+		ring.Closed, ring.EpochMin, ring.LagBytes = true, rapid.Uint32Range(3, 5).Draw(rt, "fence"),
+			rapid.Uint64Range(0, 1).Draw(rt, "lag")
+		ring.Removed = rapid.Bool().Draw(rt, "removed") &&
+			world.Deletions[name].GetStage() == api.DeletionStage_DELETION_STAGE_REMOVING
+	}
+	if ring := SeenRing(world.Targets, world.Rings[name]); ring != nil && rapid.Bool().Draw(rt, "admitted") {
+		world.admitted(name, 3, rapid.Uint32Range(0, 4).Draw(rt, "opened"))
+	}
+	if rapid.Bool().Draw(rt, "bound") {
+		world.bound(name, "u")
+	}
+	if rapid.Bool().Draw(rt, "granted") {
+		world.granted(name)
+	}
+	if seen := SeenRing(world.Targets, world.Rings[name]); rapid.IntRange(0, 2).Draw(rt, "missing") == 0 &&
+		len(seen.GetRingUuid()) == 0 {
+		world.missing(name, rapid.Uint32Range(0, 1).Draw(rt, "written by URI"))
+	}
+	if rapid.Bool().Draw(rt, "assigned") {
+		world.withAssignment(name, fmt.Sprintf("d%d", rapid.IntRange(0, 5).Draw(rt, "to")), "u")
+		world.givenStore(name, rapid.SampledFrom([]string{"", "one", "other"}).Draw(rt, "given store"))
+	}
 }
 
 func apply(world World, actions []Action) World {
@@ -460,40 +331,45 @@ func checkAction(rt *rapid.T, world World, action Action, seen map[string]bool) 
 		checkEnd(rt, world, action)
 		return
 	}
-	if ring := action.Place; ring != nil {
-		former := world.Rings[ring.Stream.Spec.Name]
-		mayHoldRecords := former != nil && (world.Epochs[ring.Stream.Spec.Name] > 0 || len(former.RingUuid) > 0 ||
-			len(SeenRing(world.Targets, former).GetRingUuid()) > 0)
-		if world.LiveTargets[ring.Target] == nil || mayHoldRecords || former != nil &&
-			world.LiveTargets[former.Target] != nil && givesLevel(world.LiveTargets[former.Target],
-			ring.Stream.Spec.Level) {
-			rt.Fatalf("bad placement: %s", describe([]Action{action}))
-		}
-		host, wanted := world.LiveTargets[ring.Target].Host, ring.Stream.Spec.TargetHost
-		if !givesLevel(world.LiveTargets[ring.Target], ring.Stream.Spec.Level) {
-			rt.Fatalf("placed where its level is not given: %s", describe([]Action{action}))
-		}
-		if wanted != "" && host != wanted || world.TargetSpecs[host].GetClosed() {
-			rt.Fatalf("placed where it is not wanted: %s", describe([]Action{action}))
-		}
-		return
-	}
-	if action.Renew != nil {
+	switch {
+	case action.Place != nil:
+		checkPlacement(rt, world, action)
+	case action.Renew != nil:
 		checkRenewal(rt, world, action)
-		return
-	}
-	if ring := action.Bind; ring != nil {
-		if len(ring.RingUuid) == 0 || len(world.Rings[ring.Stream.Spec.Name].RingUuid) > 0 {
+	case action.Bind != nil:
+		if ring := action.Bind; len(ring.RingUuid) == 0 || len(world.Rings[ring.Stream.Spec.Name].RingUuid) > 0 {
 			rt.Fatalf("bound to nothing, or again: %s", describe([]Action{action}))
 		}
-		return
-	}
-	if writer := action.Keep; writer != nil {
+	case action.Keep != nil:
+		writer := action.Keep
 		if SeenRing(world.Targets, world.Rings[writer.Stream]).WriterEpoch != writer.Epoch {
 			rt.Fatalf("kept a writer that is not in: %s", describe([]Action{action}))
 		}
-		return
+	default:
+		checkAssignment(rt, world, action, seen)
 	}
+}
+
+func checkPlacement(rt *rapid.T, world World, action Action) {
+	ring := action.Place
+	former := world.Rings[ring.Stream.Spec.Name]
+	mayHoldRecords := former != nil && (world.Epochs[ring.Stream.Spec.Name] > 0 || len(former.RingUuid) > 0 ||
+		len(SeenRing(world.Targets, former).GetRingUuid()) > 0)
+	if world.LiveTargets[ring.Target] == nil || mayHoldRecords || former != nil &&
+		world.LiveTargets[former.Target] != nil && givesLevel(world.LiveTargets[former.Target],
+		ring.Stream.Spec.Level) {
+		rt.Fatalf("bad placement: %s", describe([]Action{action}))
+	}
+	host, wanted := world.LiveTargets[ring.Target].Host, ring.Stream.Spec.TargetHost
+	if !givesLevel(world.LiveTargets[ring.Target], ring.Stream.Spec.Level) {
+		rt.Fatalf("placed where its level is not given: %s", describe([]Action{action}))
+	}
+	if wanted != "" && host != wanted || world.TargetSpecs[host].GetClosed() {
+		rt.Fatalf("placed where it is not wanted: %s", describe([]Action{action}))
+	}
+}
+
+func checkAssignment(rt *rapid.T, world World, action Action, seen map[string]bool) {
 	to, current := action.Assign, world.Assignments[action.Assign.Stream]
 	drain := world.LiveDrains[to.Drain]
 	if drain == nil || seen[to.Stream] {

@@ -45,34 +45,9 @@ func TestActs_FilesThatAreReadAgain(t *testing.T) {
 		return string(raw)
 	}
 	seen := 0
-	// step wants these acts next; which of two files is read first is nobody's to say, as a look may fall between the
-	// changes of a step.
 	step := func(wanted ...string) {
 		t.Helper()
-		for deadline := time.Now().Add(stepTimeout); kept.count() < seen+len(wanted) && time.Now().Before(deadline); {
-			time.Sleep(pollPause)
-		}
-		var got []string
-		for _, act := range kept.all()[seen:] {
-			var request auditlog.FileReading
-			if err := json.Unmarshal(act.Request, &request); err != nil {
-				t.Fatal(err)
-			}
-			got = append(got, strings.Join([]string{
-				act.What, strings.TrimPrefix(request.File, g.dir),
-				request.SHA256[:min(8, len(request.SHA256))], act.Outcome, act.Error,
-			}, " "))
-			if act.Who != "control" || act.Instance == "" || (act.Outcome == "OK") != (len(act.Changes) == 1) {
-				t.Errorf("%+v", act)
-			}
-		}
-		slices.Sort(got)
-		slices.Sort(wanted)
-		isWanted := func(got, want string) bool { return strings.HasPrefix(got, want) }
-		if !slices.EqualFunc(got, wanted, isWanted) {
-			t.Fatalf("acts:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(wanted, "\n"))
-		}
-		seen += len(got)
+		seen = g.waitFileEvents(kept, seen, wanted)
 	}
 	digest := func(content string) string { return identity.DigestOf([]byte(content))[:8] }
 	const rules, list, authority = "access.yaml", "tls/crl.pem", "tls/ca.crt"
@@ -189,4 +164,34 @@ func TestActs_RefusedBackupAndRestore(t *testing.T) {
 	if got := refused(); !slices.Equal(got, []string{"Backup", "Restore"}) {
 		t.Errorf("recorded as refused: %v", got)
 	}
+}
+
+// waitFileEvents waits for these audit events of files behind the first `seen`, and returns how many there are then.
+// Their order does not count: a poll of the files may fall between the changes of a step.
+func (g *guarded) waitFileEvents(kept *sink, seen int, wanted []string) int {
+	g.t.Helper()
+	for deadline := time.Now().Add(stepTimeout); kept.count() < seen+len(wanted) && time.Now().Before(deadline); {
+		time.Sleep(pollPause)
+	}
+	var got []string
+	for _, event := range kept.all()[seen:] {
+		var request auditlog.FileReading
+		if err := json.Unmarshal(event.Request, &request); err != nil {
+			g.t.Fatal(err)
+		}
+		got = append(got, strings.Join([]string{
+			event.What, strings.TrimPrefix(request.File, g.dir),
+			request.SHA256[:min(8, len(request.SHA256))], event.Outcome, event.Error,
+		}, " "))
+		if event.Who != "control" || event.Instance == "" || (event.Outcome == "OK") != (len(event.Changes) == 1) {
+			g.t.Errorf("%+v", event)
+		}
+	}
+	slices.Sort(got)
+	slices.Sort(wanted)
+	isWanted := func(got, want string) bool { return strings.HasPrefix(got, want) }
+	if !slices.EqualFunc(got, wanted, isWanted) {
+		g.t.Fatalf("audit events:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(wanted, "\n"))
+	}
+	return seen + len(got)
 }

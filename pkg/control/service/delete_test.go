@@ -76,19 +76,16 @@ func TestDeleteStream_RingThatWasNeverMade(t *testing.T) {
 	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	stream := one.create("desk7/orders")
 	one.reportTarget("t1", shown(stream, func(r *api.RingState) {
-		r.Error, r.RingUuid, r.StreamId = "no room", nil,
-			0
+		r.Error, r.RingUuid, r.StreamId = "no space", nil, 0
 	}))
 	one.until("it is placed and not made", func() bool {
-		return strings.Contains(one.status("desk7/orders").Reason,
-			"no room")
+		return strings.Contains(one.status("desk7/orders").Reason, "no space")
 	})
 	if err := one.delete("desk7/orders"); err != nil {
 		t.Fatal(err)
 	}
 	one.reportTarget("t1", shown(stream, func(r *api.RingState) {
-		r.RingUuid, r.Closed, r.Removed = nil, true,
-			true
+		r.RingUuid, r.Closed, r.Removed = nil, true, true
 	}))
 	one.until("it is gone", func() bool {
 		_, err := one.control.GetStream(one.context(), &api.GetStreamRequest{Name: "desk7/orders"})
@@ -139,16 +136,15 @@ func TestDeleteStream_GoesOnInAnotherControlPlane(t *testing.T) {
 		!strings.Contains(err.Error(), "being deleted") {
 		t.Errorf("granted: %v", err)
 	}
-	if _, err := one.control.CreateStream(one.context(),
-		&api.CreateStreamRequest{Spec: &api.StreamSpec{Name: "desk7/orders"}}); status.Code(err) != codes.FailedPrecondition {
+	request := &api.CreateStreamRequest{Spec: &api.StreamSpec{Name: "desk7/orders"}}
+	if _, err := one.control.CreateStream(one.context(), request); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("created: %v", err)
 	}
 	one.reportTarget("t1", shown(stream, func(r *api.RingState) { r.Closed, r.EpochMin = true, 2 }))
 	one.until("nobody drains it", func() bool { return one.status("desk7/orders").Assignment == nil })
 	again()
 	one.reportTarget("t1", shown(stream, func(r *api.RingState) {
-		r.RingUuid, r.Closed, r.Removed = nil, true,
-			true
+		r.RingUuid, r.Closed, r.Removed = nil, true, true
 	}))
 	one.until("it is gone", func() bool {
 		_, err := one.control.GetStream(one.context(), &api.GetStreamRequest{Name: "desk7/orders"})
@@ -162,6 +158,12 @@ func TestDeleteStream_GoesOnInAnotherControlPlane(t *testing.T) {
 		t.Errorf("of its epochs is kept %v, %v", past, err)
 	}
 	again()
+	checkNext(t, one, stream)
+}
+
+// checkNext creates a stream of the name of one that was deleted: it is another one, and a watch says so.
+func checkNext(t *testing.T, one *instance, stream *api.Stream) {
+	t.Helper()
 	next := one.create("desk7/orders")
 	if next.StreamId <= stream.StreamId || next.Salt == stream.Salt {
 		t.Errorf("the new stream is the old one: %v", next)

@@ -58,18 +58,7 @@ func TestExtendWriter_RingReplacedWhileItRuns(t *testing.T) {
 		return bytes.Equal(one.status("a").RingSpecs[0].RingUuid,
 			fresh.RingUuid)
 	})
-	for what, wrong := range map[string]func(*api.ExtendWriterRequest){
-		"another epoch":   func(r *api.ExtendWriterRequest) { r.Epoch = 2 },
-		"another process": func(r *api.ExtendWriterRequest) { r.Holder.Pid = 9 },
-		"another host":    func(r *api.ExtendWriterRequest) { r.Holder.Host = "gamma" },
-	} {
-		asked := proto.Clone(request).(*api.ExtendWriterRequest)
-		wrong(asked)
-		if response, err := one.control.ExtendWriter(one.context(),
-			asked); status.Code(err) != codes.FailedPrecondition {
-			t.Errorf("%s: %v, %v", what, response, err)
-		}
-	}
+	one.checkOthersRefused(request)
 	one.checkWriter(request, true)
 	response, err := one.control.ExtendWriter(one.context(), request)
 	if err != nil || len(response.Members) != 1 {
@@ -313,5 +302,21 @@ func TestExtendWriter_StreamThatGoes(t *testing.T) {
 	request.Holder = &api.Holder{Host: "be\nta"}
 	if response, err := one.control.ExtendWriter(one.context(), request); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("to a host that is none: %v, %v", response, err)
+	}
+}
+
+// checkOthersRefused extends the writer's grant as somebody else.
+func (i *instance) checkOthersRefused(request *api.ExtendWriterRequest) {
+	i.t.Helper()
+	for what, change := range map[string]func(*api.ExtendWriterRequest){
+		"another epoch":   func(r *api.ExtendWriterRequest) { r.Epoch = 2 },
+		"another process": func(r *api.ExtendWriterRequest) { r.Holder.Pid = 9 },
+		"another host":    func(r *api.ExtendWriterRequest) { r.Holder.Host = "gamma" },
+	} {
+		asked := proto.Clone(request).(*api.ExtendWriterRequest)
+		change(asked)
+		if response, err := i.control.ExtendWriter(i.context(), asked); status.Code(err) != codes.FailedPrecondition {
+			i.t.Errorf("%s: %v, %v", what, response, err)
+		}
 	}
 }

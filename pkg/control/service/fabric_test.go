@@ -135,7 +135,8 @@ func TestApplyFabric_AllProblemsAtOnce(t *testing.T) {
 		`fabric.streams[3].align=96: expected a power of two from 64 to 4096`,
 		`fabric.streams[4].target_host="nowhere": expected a host under targets`,
 		`fabric.streams[5].ring_size_bytes=1048576: expected 67108864 as it is`,
-		`fabric.streams[7].ring_size_bytes=67108864: expected at most 37748736 bytes: so much is left of the 104857600 of target host alpha`,
+		`fabric.streams[7].ring_size_bytes=67108864: expected at most 37748736 bytes: so much is left of the ` +
+			`104857600 of target host alpha`,
 		`fabric.streams[8].ring_size_bytes=5: expected a multiple of 4096 bytes`,
 		`fabric.streams[8].level=archived: expected posted, visible or persistent`,
 	} {

@@ -53,128 +53,132 @@ func (g *guarded) ask(client *http.Client, method, path, body string) (int, stri
 	return response.StatusCode, string(raw)
 }
 
+// httpCalls are calls over HTTP in order, by whom, and what each answers.
+var httpCalls = []struct {
+	name, client       string
+	method, path, body string
+	code               int
+	want               string
+}{
+	{
+		"create", "admin", "POST", "/v1/streams",
+		`{"spec": {"name": "desk7/orders", "ring_size_bytes": 1048576}}`, 200, `"created":true`,
+	},
+	{
+		"create again", "admin", "POST", "/v1/streams",
+		`{"spec": {"name": "desk7/orders", "ring_size_bytes": "1048576"}}`, 200, `"created":false`,
+	},
+	{
+		"create what differs", "admin", "POST", "/v1/streams", `{"spec": {"name": "desk7/orders"}}`, 409,
+		`its ring size is 1048576, asked for 67108864`,
+	},
+	{
+		"what differs", "admin", "POST", "/v1/streams", `{"spec": {"name": "desk7/orders"}}`, 409,
+		`"field":"spec.ring_size_bytes"`,
+	},
+	{
+		"bad field", "admin", "POST", "/v1/streams", `{"spec": {"name": "a", "align": 96}}`, 400,
+		`"field":"spec.align"`,
+	},
+	{
+		"bad field's rule", "admin", "POST", "/v1/streams", `{"spec": {"name": "a", "align": 96}}`, 400,
+		`"rule":"expected a power of two from 64 to 4096"`,
+	},
+	{"unknown parameter", "admin", "GET", "/v1/streams?pagesize=5", "", 400, `"field":"pagesize"`},
+	{"bad parameter", "admin", "GET", "/v1/streams?page_size=five", "", 400, `"field":"page_size"`},
+	{"bad parameter's value", "admin", "GET", "/v1/streams?page_size=-1", "", 400, `"value":"\"-1\""`},
+	{"parameter of no such value", "admin", "GET", "/v1/targets?presence=HERE", "", 400, `"value":"\"HERE\""`},
+	{
+		"parameter of which values", "admin", "GET", "/v1/targets?presence=HERE", "", 400,
+		`"rule":"expected one of PRESENCE_ALIVE, PRESENCE_GONE"`,
+	},
+	{
+		"unknown field's value", "admin", "POST", "/v1/streams", `{"spec": {"name": "a", "aling": 96}}`, 400,
+		`"value":"96"`,
+	},
+	{
+		"no such value", "admin", "POST", "/v1/streams", `{"spec": {"name": "a", "policy": "POLICY_WAIT"}}`, 400,
+		`"rule":"expected one of POLICY_BLOCK, POLICY_REJECT (line`,
+	},
+	{"not JSON", "admin", "POST", "/v1/streams", `{`, 400, `"code":3`},
+	{"without the role", "host", "POST", "/v1/streams", `{"spec": {"name": "a"}}`, 403, `has not the role admin`},
+	{"list", "host", "GET", "/v1/streams?page_size=5&name=desk7/*", "", 200, `"name":"desk7/orders"`},
+	{"list too much", "host", "GET", "/v1/streams?page_size=50000", "", 400, `"field":"page_size"`},
+	{"get", "host", "GET", "/v1/streams/desk7/orders", "", 200, `"condition":"CONDITION_PENDING"`},
+	{"get none", "host", "GET", "/v1/streams/desk7/none", "", 404, `there is none of that name`},
+	{
+		"change", "admin", "PATCH", "/v1/streams",
+		`{"spec": {"name": "desk7/orders", "ring_size_bytes": 1048576, "policy": "POLICY_REJECT"}}`, 200,
+		`"after":"reject"`,
+	},
+	{"fabric", "admin", "GET", "/v1/fabric", "", 200, `"policy":"POLICY_REJECT"`},
+	{"delete without the role", "host", "DELETE", "/v1/streams/desk7/orders", "", 403, `has not the role admin`},
+	{
+		"delete, dry", "admin", "DELETE", "/v1/streams/desk7/orders?dry_run=true", "", 200,
+		`"stage":"DELETION_STAGE_DRAINING"`,
+	},
+	{
+		"apply", "admin", "PUT", "/v1/fabric", `{"fabric": {"targets": [{"host": "storage1"}]}, "dry_run": true}`,
+		200, `"undeclared":["stream desk7/orders"]`,
+	},
+	{
+		"an old revision", "admin", "PATCH", "/v1/streams", `{"spec": {"name": "desk7/orders"}, "revision": 1}`, 409,
+		`"field":"revision"`,
+	},
+	{
+		"declare a target", "admin", "POST", "/v1/targets", `{"spec": {"host": "storage1", "rack": "r1"}}`, 200,
+		`"created":true`,
+	},
+	{"declare a bad one", "admin", "POST", "/v1/targets", `{"spec": {"host": "a b"}}`, 400, `"field":"spec.host"`},
+	{"targets", "admin", "GET", "/v1/targets?rack=r1&page_size=1", "", 200, `"host":"storage1"`},
+	{"target", "admin", "GET", "/v1/targets/storage1", "", 200, `"presence":"PRESENCE_GONE"`},
+	{"targets without the role", "host", "GET", "/v1/targets", "", 403, `has not the role admin or audit`},
+	{"take it back", "admin", "DELETE", "/v1/targets/storage1?dry_run=true", "", 200, `"rack":"r1"`},
+	{
+		"declare a drain", "admin", "POST", "/v1/drains", `{"spec": {"host": "c1", "store_dir": "store"}}`, 400,
+		`expected an absolute directory`,
+	},
+	{"drains", "admin", "GET", "/v1/drains", "", 200, `"drains":[]`},
+	{"regions", "host", "GET", "/v1/regions", "", 200, `"regions":[]`},
+	{"grants", "admin", "GET", "/v1/grants?role=GRANT_ROLE_WRITER", "", 200, `"grants":[]`},
+	{"epochs", "host", "GET", "/v1/epochs", "", 200, `"stream":"desk7/orders"`},
+	{"backup without the role", "host", "GET", "/v1/backup", "", 403, `has not the role admin`},
+	{"backup", "admin", "GET", "/v1/backup", "", 200, `"key":"spec/streams/desk7/orders"`},
+	{"restore without the role", "host", "POST", "/v1/restore", `{"key": "a"}`, 403, `has not the role admin`},
+	{
+		"restore where streams are", "admin", "POST", "/v1/restore", `{"key": "spec/stream_id", "value": "1"}`, 400,
+		`this control plane has streams`,
+	},
+	{"restore what is no backup", "admin", "POST", "/v1/restore", `{"key": "a"}`, 400, `"field":"key"`},
+	{
+		"report of a target", "target", "POST", "/v1/reports/targets",
+		`{"state": {"agent": {"id": "storage1-00000000", "host": "storage1"}}}`, 200, `"interval":"1s"`,
+	},
+	{
+		"report of another one", "target", "POST", "/v1/reports/targets",
+		`{"state": {"agent": {"id": "x-00000000", "host": "x"}}}`, 403, `may not speak for agent`,
+	},
+	{"report without an id", "target", "POST", "/v1/reports/targets", `{}`, 400, `"field":"agent.id"`},
+	{
+		"report of a drain without the role", "target", "POST", "/v1/reports/drains", `{}`, 403,
+		`has not the role drain`,
+	},
+	{"agents", "host", "GET", "/v1/agents", "", 403, `has not the role admin or audit`},
+	{"another method", "admin", "PUT", "/v1/streams", `{}`, 405, "expected another method"},
+	{"no such path", "admin", "GET", "/v2/streams", "", 404, `Not Found`},
+}
+
 // The same calls over HTTP, with the same rules, roles and details, on the port of gRPC.
 func TestHTTP_SamePortSameRules(t *testing.T) {
 	t.Parallel()
 	g := startGuarded(t, "rules: []\n")
-	admin, host := g.web(g.keeper(identity.KindAdmin, "ada", time.Hour)),
-		g.web(g.keeper(identity.KindHost, "trading1", time.Hour))
-	target := g.web(g.keeper(identity.KindTarget, "storage1", time.Hour))
-	for _, test := range []struct {
-		name               string
-		client             *http.Client
-		method, path, body string
-		code               int
-		want               string
-	}{
-		{
-			"create", admin, "POST", "/v1/streams", `{"spec": {"name": "desk7/orders", "ring_size_bytes": 1048576}}`, 200,
-			`"created":true`,
-		},
-		{
-			"create again", admin, "POST", "/v1/streams",
-			`{"spec": {"name": "desk7/orders", "ring_size_bytes": "1048576"}}`, 200, `"created":false`,
-		},
-		{
-			"create what differs", admin, "POST", "/v1/streams", `{"spec": {"name": "desk7/orders"}}`, 409,
-			`its ring size is 1048576, asked for 67108864`,
-		},
-		{
-			"what differs", admin, "POST", "/v1/streams", `{"spec": {"name": "desk7/orders"}}`, 409,
-			`"field":"spec.ring_size_bytes"`,
-		},
-		{
-			"bad field", admin, "POST", "/v1/streams", `{"spec": {"name": "a", "align": 96}}`, 400,
-			`"field":"spec.align"`,
-		},
-		{
-			"bad field's rule", admin, "POST", "/v1/streams", `{"spec": {"name": "a", "align": 96}}`, 400,
-			`"rule":"expected a power of two from 64 to 4096"`,
-		},
-		{"unknown parameter", admin, "GET", "/v1/streams?pagesize=5", "", 400, `"field":"pagesize"`},
-		{"bad parameter", admin, "GET", "/v1/streams?page_size=five", "", 400, `"field":"page_size"`},
-		{"bad parameter's value", admin, "GET", "/v1/streams?page_size=-1", "", 400, `"value":"\"-1\""`},
-		{"parameter of no such value", admin, "GET", "/v1/targets?presence=HERE", "", 400, `"value":"\"HERE\""`},
-		{
-			"parameter of which values", admin, "GET", "/v1/targets?presence=HERE", "", 400,
-			`"rule":"expected one of PRESENCE_ALIVE, PRESENCE_GONE"`,
-		},
-		{
-			"unknown field's value", admin, "POST", "/v1/streams", `{"spec": {"name": "a", "aling": 96}}`, 400,
-			`"value":"96"`,
-		},
-		{
-			"no such value", admin, "POST", "/v1/streams", `{"spec": {"name": "a", "policy": "POLICY_WAIT"}}`, 400,
-			`"rule":"expected one of POLICY_BLOCK, POLICY_REJECT (line`,
-		},
-		{"not JSON", admin, "POST", "/v1/streams", `{`, 400, `"code":3`},
-		{"without the role", host, "POST", "/v1/streams", `{"spec": {"name": "a"}}`, 403, `has not the role admin`},
-		{"list", host, "GET", "/v1/streams?page_size=5&name=desk7/*", "", 200, `"name":"desk7/orders"`},
-		{"list too much", host, "GET", "/v1/streams?page_size=50000", "", 400, `"field":"page_size"`},
-		{"get", host, "GET", "/v1/streams/desk7/orders", "", 200, `"condition":"CONDITION_PENDING"`},
-		{"get none", host, "GET", "/v1/streams/desk7/none", "", 404, `there is none of that name`},
-		{
-			"change", admin, "PATCH", "/v1/streams",
-			`{"spec": {"name": "desk7/orders", "ring_size_bytes": 1048576, "policy": "POLICY_REJECT"}}`, 200,
-			`"after":"reject"`,
-		},
-		{"fabric", admin, "GET", "/v1/fabric", "", 200, `"policy":"POLICY_REJECT"`},
-		{"delete without the role", host, "DELETE", "/v1/streams/desk7/orders", "", 403, `has not the role admin`},
-		{
-			"delete, dry", admin, "DELETE", "/v1/streams/desk7/orders?dry_run=true", "", 200,
-			`"stage":"DELETION_STAGE_DRAINING"`,
-		},
-		{
-			"apply", admin, "PUT", "/v1/fabric", `{"fabric": {"targets": [{"host": "storage1"}]}, "dry_run": true}`,
-			200, `"undeclared":["stream desk7/orders"]`,
-		},
-		{
-			"an old revision", admin, "PATCH", "/v1/streams", `{"spec": {"name": "desk7/orders"}, "revision": 1}`, 409,
-			`"field":"revision"`,
-		},
-		{
-			"declare a target", admin, "POST", "/v1/targets", `{"spec": {"host": "storage1", "rack": "r1"}}`, 200,
-			`"created":true`,
-		},
-		{"declare a bad one", admin, "POST", "/v1/targets", `{"spec": {"host": "a b"}}`, 400, `"field":"spec.host"`},
-		{"targets", admin, "GET", "/v1/targets?rack=r1&page_size=1", "", 200, `"host":"storage1"`},
-		{"target", admin, "GET", "/v1/targets/storage1", "", 200, `"presence":"PRESENCE_GONE"`},
-		{"targets without the role", host, "GET", "/v1/targets", "", 403, `has not the role admin or audit`},
-		{"take it back", admin, "DELETE", "/v1/targets/storage1?dry_run=true", "", 200, `"rack":"r1"`},
-		{
-			"declare a drain", admin, "POST", "/v1/drains", `{"spec": {"host": "c1", "store_dir": "store"}}`, 400,
-			`expected an absolute directory`,
-		},
-		{"drains", admin, "GET", "/v1/drains", "", 200, `"drains":[]`},
-		{"regions", host, "GET", "/v1/regions", "", 200, `"regions":[]`},
-		{"grants", admin, "GET", "/v1/grants?role=GRANT_ROLE_WRITER", "", 200, `"grants":[]`},
-		{"epochs", host, "GET", "/v1/epochs", "", 200, `"stream":"desk7/orders"`},
-		{"backup without the role", host, "GET", "/v1/backup", "", 403, `has not the role admin`},
-		{"backup", admin, "GET", "/v1/backup", "", 200, `"key":"spec/streams/desk7/orders"`},
-		{"restore without the role", host, "POST", "/v1/restore", `{"key": "a"}`, 403, `has not the role admin`},
-		{
-			"restore where streams are", admin, "POST", "/v1/restore", `{"key": "spec/stream_id", "value": "1"}`, 400,
-			`this control plane has streams`,
-		},
-		{"restore what is no backup", admin, "POST", "/v1/restore", `{"key": "a"}`, 400, `"field":"key"`},
-		{
-			"report of a target", target, "POST", "/v1/reports/targets",
-			`{"state": {"agent": {"id": "storage1-00000000", "host": "storage1"}}}`, 200, `"interval":"1s"`,
-		},
-		{
-			"report of another one", target, "POST", "/v1/reports/targets",
-			`{"state": {"agent": {"id": "x-00000000", "host": "x"}}}`, 403, `may not speak for agent`,
-		},
-		{"report without an id", target, "POST", "/v1/reports/targets", `{}`, 400, `"field":"agent.id"`},
-		{
-			"report of a drain without the role", target, "POST", "/v1/reports/drains", `{}`, 403,
-			`has not the role drain`,
-		},
-		{"agents", host, "GET", "/v1/agents", "", 403, `has not the role admin or audit`},
-		{"another method", admin, "PUT", "/v1/streams", `{}`, 405, "expected another method"},
-		{"no such path", admin, "GET", "/v2/streams", "", 404, `Not Found`},
-	} {
-		code, body := g.ask(test.client, test.method, test.path, test.body)
+	admin := g.web(g.keeper(identity.KindAdmin, "ada", time.Hour))
+	clients := map[string]*http.Client{
+		"admin": admin, "host": g.web(g.keeper(identity.KindHost, "trading1", time.Hour)),
+		"target": g.web(g.keeper(identity.KindTarget, "storage1", time.Hour)),
+	}
+	for _, test := range httpCalls {
+		code, body := g.ask(clients[test.client], test.method, test.path, test.body)
 		if code != test.code || !strings.Contains(strings.ReplaceAll(body, ": ", ":"),
 			strings.ReplaceAll(test.want, ": ", ":")) {
 			t.Errorf("%s: got %d %s, want %d %s", test.name, code, body, test.code, test.want)
@@ -224,58 +228,63 @@ func TestHTTP_NamesFieldsByTheirPath(t *testing.T) {
 	}
 }
 
+// badBodies are requests with several mistakes, and what is said of each.
+var badBodies = []struct {
+	name, method, path, body string
+	want                     []string
+}{
+	{
+		"a stream", "POST", "/v1/streams",
+		`{"spec": {"nime": "a", "align": 96, "ringSizeBytes": "x", "name": "b", "name": "c", "deadline": "soon", ` +
+			`"level": "ETERNAL"}, "dryRun": 7, "x": {"y": [1]}}`,
+		[]string{
+			`spec.nime="a": ` + fieldRule + ` (line 1:11)`,
+			`spec.ringSizeBytes="x": expected a value of type uint64 (line 1:54)`,
+			`spec.name="c": expected the field once: it is there twice`,
+			`spec.deadline="soon": expected a value of type google.protobuf.Duration`,
+			`spec.level="ETERNAL": expected one of LEVEL_POSTED, LEVEL_VISIBLE`,
+			`dryRun=7: expected a value of type bool`, "x={\"y\": [1]}: " + fieldRule,
+			`spec.align=96: expected a power of two from 64 to 4096`,
+		},
+	},
+	{
+		"a fabric", "PUT", "/v1/fabric", "{\"fabric\": {\"streams\": [\n  {\"name\": 5},\n  {\"name\": \"../b\", " +
+			"\"colour\": 1},\n  {\"name\": \"\u00e9\", \"size\": 1}, 7], \"targets\": {}}}",
+		[]string{
+			`fabric.streams[0].name=5: expected a value of type string (line 2:12)`,
+			`fabric.streams[1].colour=1: ` + fieldRule + ` (line 3:20)`,
+			`fabric.streams[2].size=1: ` + fieldRule + ` (line 4:17)`,
+			`fabric.streams[3]=7: expected a value of type a JSON object (line 4:29)`,
+			`fabric.targets={}: expected a value of type a list (line 4:44)`,
+			`fabric.streams[1].name="../b": expected 1 to 63`,
+			`fabric.streams[2].name="é": expected 1 to 63`,
+		},
+	},
+	{
+		"a route", "POST", "/v1/routes",
+		`{"spec": {"name": "r", "rules": [{"classes": [{"first": -1}, {"last": 1.5}], "legs": [{"stream": 1}]}], ` +
+			`"rules": []}}`,
+		[]string{
+			`spec.rules[0].classes[0].first=-1: expected a value of type uint32`,
+			`spec.rules[0].classes[1].last=1.5: expected a value of type uint32`,
+			`spec.rules[0].legs[0].stream=1: expected a value of type string`,
+			`spec.rules=[]: expected the field once`,
+		},
+	},
+	{
+		"no object", "POST", "/v1/streams", `[1]`,
+		[]string{`body=[1]: expected a value of type a JSON object (line 1:1)`},
+	},
+	{"no JSON", "POST", "/v1/streams", `{"spec": }`, []string{`body="": expected the request`}},
+}
+
 // All that is wrong with a body is told at once: fields that there are not, values of another type, fields that are
 // there twice, and in what can be read of it what breaks the rules.
 func TestHTTP_AllProblemsOfABody(t *testing.T) {
 	t.Parallel()
 	g := startGuarded(t, "rules: []\n")
 	admin := g.web(g.keeper(identity.KindAdmin, "ada", time.Hour))
-	for _, test := range []struct {
-		name, method, path, body string
-		want                     []string
-	}{
-		{
-			"a stream", "POST", "/v1/streams",
-			`{"spec": {"nime": "a", "align": 96, "ringSizeBytes": "x", "name": "b", "name": "c", "deadline": "soon", "level": "ETERNAL"}, "dryRun": 7, "x": {"y": [1]}}`,
-			[]string{
-				`spec.nime="a": ` + fieldRule + ` (line 1:11)`,
-				`spec.ringSizeBytes="x": expected a value of type uint64 (line 1:54)`,
-				`spec.name="c": expected the field once: it is there twice`,
-				`spec.deadline="soon": expected a value of type google.protobuf.Duration`,
-				`spec.level="ETERNAL": expected one of LEVEL_POSTED, LEVEL_VISIBLE`,
-				`dryRun=7: expected a value of type bool`, "x={\"y\": [1]}: " + fieldRule,
-				`spec.align=96: expected a power of two from 64 to 4096`,
-			},
-		},
-		{
-			"a fabric", "PUT", "/v1/fabric", "{\"fabric\": {\"streams\": [\n  {\"name\": 5},\n  {\"name\": \"../b\", " +
-				"\"colour\": 1},\n  {\"name\": \"\u00e9\", \"size\": 1}, 7], \"targets\": {}}}",
-			[]string{
-				`fabric.streams[0].name=5: expected a value of type string (line 2:12)`,
-				`fabric.streams[1].colour=1: ` + fieldRule + ` (line 3:20)`,
-				`fabric.streams[2].size=1: ` + fieldRule + ` (line 4:17)`,
-				`fabric.streams[3]=7: expected a value of type a JSON object (line 4:29)`,
-				`fabric.targets={}: expected a value of type a list (line 4:44)`,
-				`fabric.streams[1].name="../b": expected 1 to 63`,
-				`fabric.streams[2].name="é": expected 1 to 63`,
-			},
-		},
-		{
-			"a route", "POST", "/v1/routes",
-			`{"spec": {"name": "r", "rules": [{"classes": [{"first": -1}, {"last": 1.5}], "legs": [{"stream": 1}]}], "rules": []}}`,
-			[]string{
-				`spec.rules[0].classes[0].first=-1: expected a value of type uint32`,
-				`spec.rules[0].classes[1].last=1.5: expected a value of type uint32`,
-				`spec.rules[0].legs[0].stream=1: expected a value of type string`,
-				`spec.rules=[]: expected the field once`,
-			},
-		},
-		{
-			"no object", "POST", "/v1/streams", `[1]`,
-			[]string{`body=[1]: expected a value of type a JSON object (line 1:1)`},
-		},
-		{"no JSON", "POST", "/v1/streams", `{"spec": }`, []string{`body="": expected the request`}},
-	} {
+	for _, test := range badBodies {
 		code, body := g.ask(admin, test.method, test.path, test.body)
 		var answer struct {
 			Details []struct {

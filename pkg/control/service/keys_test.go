@@ -19,8 +19,8 @@ func reportOf(name string) *api.TargetState {
 	return &api.TargetState{
 		Agent: &api.Agent{Id: "t1", Host: "storage1"}, ReportTime: timestamppb.Now(),
 		Rings: []*api.RingState{{
-			Stream: name, Target: "t1", Uri: "mem:/" + name, RingUuid: []byte("0123456789abcdef"), CapacityBytes: 1 << 20,
-			AppendedLsn: 4096, HeadLsn: 64, LagAge: durationpb.New(1e6),
+			Stream: name, Target: "t1", Uri: "mem:/" + name, RingUuid: []byte("0123456789abcdef"),
+			CapacityBytes: 1 << 20, AppendedLsn: 4096, HeadLsn: 64, LagAge: durationpb.New(1e6),
 			Contract: &api.Contract{Kind: "file", Level: api.Level_LEVEL_PERSISTENT},
 		}},
 	}

@@ -83,16 +83,7 @@ func TestPastEpochs_SayWhoAndWhy(t *testing.T) {
 	if len(list.Epochs) != 2 || len(list.Epochs[0].Past) != 5 || len(list.Epochs[1].Past) != 0 {
 		t.Fatalf("of all streams: %v", list)
 	}
-	for i, ended := range list.Epochs[0].Past {
-		if later := ended.EndTime.AsTime(); ended.GrantTime == nil || later.Before(ended.GrantTime.AsTime()) || i > 0 &&
-			!later.Equal(list.Epochs[0].Past[i-1].GrantTime.AsTime()) {
-			t.Errorf("epoch %d from %v to %v, the next from %v", ended.Epoch, ended.GrantTime, ended.EndTime,
-				list.Epochs[0].Past[max(0, i-1)].GrantTime)
-		}
-		if len(ended.Holder.GetAddresses()) > 0 {
-			t.Errorf("epoch %d keeps addresses", ended.Epoch)
-		}
-	}
+	checkPastTimes(t, list.Epochs[0].Past)
 	if plain := one.epochs(&api.ListEpochsRequest{}); len(plain.Epochs[0].Past) != 0 {
 		t.Errorf("not asked for: %v", plain)
 	}
@@ -123,4 +114,19 @@ func takeOver(t *testing.T, one *instance, stream, reason string) {
 	go one.control.TakeOverStream(ctx, &api.TakeOverStreamRequest{Stream: stream, Reason: reason})
 	one.until("taken over",
 		func() bool { return one.epochs(&api.ListEpochsRequest{Stream: stream}).Epochs[0].Granted > before })
+}
+
+// checkPastTimes: epochs follow each other without a gap, the last first, and keep no addresses.
+func checkPastTimes(t *testing.T, past []*api.PastEpoch) {
+	t.Helper()
+	for i, ended := range past {
+		if later := ended.EndTime.AsTime(); ended.GrantTime == nil || later.Before(ended.GrantTime.AsTime()) || i > 0 &&
+			!later.Equal(past[i-1].GrantTime.AsTime()) {
+			t.Errorf("epoch %d from %v to %v, the next from %v", ended.Epoch, ended.GrantTime, ended.EndTime,
+				past[max(0, i-1)].GrantTime)
+		}
+		if len(ended.Holder.GetAddresses()) > 0 {
+			t.Errorf("epoch %d keeps addresses", ended.Epoch)
+		}
+	}
 }

@@ -24,6 +24,78 @@ import (
 // What is refused because of how things are says which field, value and rule, over gRPC and over HTTP.
 func TestRefusals_CarryDetails(t *testing.T) {
 	t.Parallel()
+	one := startRefusing(t)
+	for _, test := range refusedCalls {
+		code, body := one.overHTTP(test.method, test.path, test.body)
+		for _, want := range []string{
+			`google.rpc.PreconditionFailure"`, `google.rpc.ErrorInfo"`,
+			`"reason":"` + test.reason + `"`, `"field":"` + test.field + `"`, `"rule":"expected `,
+		} {
+			if code != http.StatusBadRequest || !strings.Contains(body, want) {
+				t.Errorf("%s: no %s in %d %s", test.name, want, code, body)
+			}
+		}
+	}
+	_, err := one.control.UpdateStream(one.context(),
+		&api.UpdateStreamRequest{Spec: &api.StreamSpec{Name: "desk7/orders", Align: 128}})
+	if reason, field := refusaltest.Check(t, err); reason != refusal.ReasonSpec || field != "spec.align" {
+		t.Errorf("over gRPC: %q %q, %v", reason, field, err)
+	}
+}
+
+// refusedCalls are calls that break no rule of their fields, and what of the state refuses them.
+var refusedCalls = []struct {
+	name               string
+	method, path, body string
+	reason, field      string
+}{
+	{
+		"change what stays", "PATCH", "/v1/streams", `{"spec": {"name": "desk7/orders", "align": 128}}`,
+		refusal.ReasonSpec, "spec.align",
+	},
+	{
+		"over a quota", "POST", "/v1/streams", `{"spec": {"name": "desk8/a"}}`, refusal.ReasonSpec,
+		"spec.ring_size_bytes",
+	},
+	{"delete a route's stream", "DELETE", "/v1/streams/desk7/far", "", refusal.ReasonSelected, "name"},
+	{"delete a route's route", "DELETE", "/v1/routes/r", "", refusal.ReasonSelected, "name"},
+	{"delete what is written", "DELETE", "/v1/streams/desk7/orders", "", refusal.ReasonNotDeletable, "name"},
+	{
+		"change what goes", "PATCH", "/v1/streams", `{"spec": {"name": "desk7/going"}}`, refusal.ReasonDeleting,
+		"name",
+	},
+	{
+		"write without a ring", "POST", "/v1/writers",
+		`{"stream": "desk7/bare", "holder": {"host": "h", "pid": 1, "name": "n"}}`, refusal.ReasonNoRing, "stream",
+	},
+	{
+		"write by a transport that its ring lacks", "POST", "/v1/writers",
+		`{"stream": "desk7/orders", "transport": "verbs", "holder": {"host": "h", "pid": 1, "name": "n"}}`,
+		refusal.ReasonNoTransport, "transport",
+	},
+	{
+		"extend another epoch", "POST", "/v1/writers/extensions",
+		`{"stream": "desk7/orders", "epoch": 9, "holder": {"host": "h", "pid": 1, "name": "n"}}`,
+		refusal.ReasonLaterEpoch, "epoch",
+	},
+	{
+		"extend somebody else's", "POST", "/v1/writers/extensions",
+		`{"stream": "desk7/orders", "epoch": 2, "holder": {"host": "h", "pid": 2, "name": "n"}}`,
+		refusal.ReasonOtherHolder, "holder",
+	},
+	{
+		"replace the only ring", "POST", "/v1/members/replacements",
+		`{"stream": "desk7/orders", "member": "t1", "reason": "r"}`, refusal.ReasonOneRing, "stream",
+	},
+	{
+		"restore where streams are", "POST", "/v1/restore", `{"key": "spec/stream_id", "value": "1"}`,
+		refusal.ReasonNotEmpty, "entry",
+	},
+}
+
+// startRefusing starts a control plane with streams, routes, a quota and a writer that refusedCalls are refused for.
+func startRefusing(t *testing.T) *instance {
+	t.Helper()
 	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	stream := one.create("desk7/orders")
 	one.create("desk7/far")
@@ -62,69 +134,7 @@ func TestRefusals_CarryDetails(t *testing.T) {
 	if err := one.delete("desk7/going"); err != nil {
 		t.Fatal(err)
 	}
-	for _, test := range []struct {
-		name               string
-		method, path, body string
-		reason, field      string
-	}{
-		{
-			"change what stays", "PATCH", "/v1/streams", `{"spec": {"name": "desk7/orders", "align": 128}}`,
-			refusal.ReasonSpec, "spec.align",
-		},
-		{
-			"over a quota", "POST", "/v1/streams", `{"spec": {"name": "desk8/a"}}`, refusal.ReasonSpec,
-			"spec.ring_size_bytes",
-		},
-		{"delete a route's stream", "DELETE", "/v1/streams/desk7/far", "", refusal.ReasonSelected, "name"},
-		{"delete a route's route", "DELETE", "/v1/routes/r", "", refusal.ReasonSelected, "name"},
-		{"delete what is written", "DELETE", "/v1/streams/desk7/orders", "", refusal.ReasonNotDeletable, "name"},
-		{
-			"change what goes", "PATCH", "/v1/streams", `{"spec": {"name": "desk7/going"}}`, refusal.ReasonDeleting,
-			"name",
-		},
-		{
-			"write without a ring", "POST", "/v1/writers",
-			`{"stream": "desk7/bare", "holder": {"host": "h", "pid": 1, "name": "n"}}`, refusal.ReasonNoRing, "stream",
-		},
-		{
-			"write by a way there is not", "POST", "/v1/writers",
-			`{"stream": "desk7/orders", "transport": "verbs", "holder": {"host": "h", "pid": 1, "name": "n"}}`,
-			refusal.ReasonNoTransport, "transport",
-		},
-		{
-			"extend another epoch", "POST", "/v1/writers/extensions",
-			`{"stream": "desk7/orders", "epoch": 9, "holder": {"host": "h", "pid": 1, "name": "n"}}`,
-			refusal.ReasonLaterEpoch, "epoch",
-		},
-		{
-			"extend somebody else's", "POST", "/v1/writers/extensions",
-			`{"stream": "desk7/orders", "epoch": 2, "holder": {"host": "h", "pid": 2, "name": "n"}}`,
-			refusal.ReasonOtherHolder, "holder",
-		},
-		{
-			"replace the only ring", "POST", "/v1/members/replacements",
-			`{"stream": "desk7/orders", "member": "t1", "reason": "r"}`, refusal.ReasonOneRing, "stream",
-		},
-		{
-			"restore where streams are", "POST", "/v1/restore", `{"key": "spec/stream_id", "value": "1"}`,
-			refusal.ReasonNotEmpty, "entry",
-		},
-	} {
-		code, body := one.overHTTP(test.method, test.path, test.body)
-		for _, want := range []string{
-			`google.rpc.PreconditionFailure"`, `google.rpc.ErrorInfo"`,
-			`"reason":"` + test.reason + `"`, `"field":"` + test.field + `"`, `"rule":"expected `,
-		} {
-			if code != http.StatusBadRequest || !strings.Contains(body, want) {
-				t.Errorf("%s: no %s in %d %s", test.name, want, code, body)
-			}
-		}
-	}
-	_, err = one.control.UpdateStream(one.context(),
-		&api.UpdateStreamRequest{Spec: &api.StreamSpec{Name: "desk7/orders", Align: 128}})
-	if reason, field := refusaltest.Check(t, err); reason != refusal.ReasonSpec || field != "spec.align" {
-		t.Errorf("over gRPC: %q %q, %v", reason, field, err)
-	}
+	return one
 }
 
 // overHTTP makes a request of the gateway on the same port, and gives the code and the body without blanks behind

@@ -204,7 +204,8 @@ func TestApplyFabric_AllProblemsOfRoutes(t *testing.T) {
 		`fabric.routes[0].rules[7].legs=0 of them: expected at least one leg with a stream, or else a route`,
 		`fabric.routes[0].rules[2].legs[0].stream="nowhere": expected a stream under streams`,
 		`fabric.routes[0].rules[3].route="none": expected a route that is declared`,
-		`fabric.routes[0].rules[4].legs[0].stream="a": expected each stream once in a route: rules[0].legs[0] is the same`,
+		`fabric.routes[0].rules[4].legs[0].stream="a": expected each stream once in a route: rules[0].legs[0] is ` +
+			`the same`,
 		`fabric.routes[0].rules[5].legs[0].stream="farlog/audit": expected a stream of yours`,
 		`fabric.routes[0].rules[6].classes[0].last=3: expected a class from 0 to 65535`,
 		`fabric.routes[0].rules[6].legs[0].buffer_size_bytes=5: expected a multiple of 4096 bytes`,

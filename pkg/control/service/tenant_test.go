@@ -158,69 +158,36 @@ func TestCreateStream_QuotaHoldsAgainstManyAtOnce(t *testing.T) {
 	}
 }
 
-// What streams declare to have a second is counted as their rings are: at a creation, where one is declared to be
-// faster, in a file; a quota that is below what there is takes nothing away, and is told.
-func TestTenant_RatesThatAreDeclared(t *testing.T) {
-	t.Parallel()
-	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
-	quota := &api.TenantSpec{Name: "desk7", RecordsPerSecondMax: 1000, BytesPerSecondMax: 100_000}
-	if _, err := one.apply(&api.ApplyFabricRequest{Fabric: &api.Fabric{Tenants: []*api.TenantSpec{quota}}}); err != nil {
-		t.Fatal(err)
-	}
-	spec := func(name string, records, bytes uint64) *api.StreamSpec {
-		return &api.StreamSpec{Name: "desk7/" + name, RecordsPerSecond: records, BytesPerSecond: bytes}
-	}
-	create := func(spec *api.StreamSpec, isDryRun bool) error {
-		_, err := one.control.CreateStream(one.context(), &api.CreateStreamRequest{Spec: spec, DryRun: isDryRun})
-		return err
-	}
-	update := func(spec *api.StreamSpec) error {
-		_, err := one.control.UpdateStream(one.context(), &api.UpdateStreamRequest{Spec: spec})
-		return err
-	}
-	declare := func(specs ...*api.StreamSpec) error {
-		_, err := one.apply(&api.ApplyFabricRequest{Fabric: &api.Fabric{Streams: specs}})
-		return err
-	}
-	if err := cmp.Or(create(spec("a", 600, 60_000), true), create(spec("a", 600, 60_000), false)); err != nil {
-		t.Fatal(err)
-	}
-	recordsLeft := "400 records/s: so much is left of the quota of 1000 of tenant desk7"
-	for _, test := range []struct {
-		name  string
-		err   error
-		wants []string
-	}{
-		{"without a rate", create(spec("b", 0, 0), false), []string{
-			"spec.records_per_second=0: expected a rate that " +
-				"is declared: tenant desk7 has a quota of 1000 records/s; 400 are left of it",
-			"spec.bytes_per_second=0: expected a rate that is declared: tenant desk7 has a quota of 100000 bytes/s; " +
-				"40000 are left of it",
-		}},
-		{
-			"too fast", create(spec("b", 500, 50_000), false),
-			[]string{"spec.records_per_second=500: expected at most " + recordsLeft, "spec.bytes_per_second=50000: " +
-				"expected at most 40000 bytes/s: so much is left of the quota of 100000 of tenant desk7"},
-		},
-		{"dry", create(spec("b", 401, 40_000), true), []string{"spec.records_per_second=401: expected at most " +
-			recordsLeft}},
-		{"faster", update(spec("a", 1001, 60_000)), []string{"spec.records_per_second=1001: expected at most 1000 " +
-			"records/s: so much is left of the quota of 1000 of tenant desk7"}},
-		{
-			"no longer declared", update(spec("a", 0, 0)),
-			[]string{"spec.records_per_second=0: expected a rate", "spec.bytes_per_second=0: expected a rate"},
-		},
-		{
-			"in a file", declare(spec("a", 700, 60_000), spec("b", 301, 1000)),
-			[]string{"fabric.streams[1].records_per_second=301: expected at most 300 records/s"},
-		},
-		{
-			"both faster in a file", declare(spec("a", 1001, 60_000)),
-			[]string{"fabric.streams[0].records_per_second=1001: expected at most 1000 records/s"},
-		},
-		{"bytes without records", create(spec("b", 0, 5), false), []string{"spec.bytes_per_second=5: expected a byte " +
-			"a record at least, and none without records_per_second, which is 0"}},
-	} {
+// rates is a stream of tenant desk7 that declares these rates a second.
+func rates(name string, records, bytes uint64) *api.StreamSpec {
+	return &api.StreamSpec{Name: "desk7/" + name, RecordsPerSecond: records, BytesPerSecond: bytes}
+}
+
+func (i *instance) createDeclared(spec *api.StreamSpec, isDryRun bool) error {
+	_, err := i.control.CreateStream(i.context(), &api.CreateStreamRequest{Spec: spec, DryRun: isDryRun})
+	return err
+}
+
+func (i *instance) updateDeclared(spec *api.StreamSpec) error {
+	_, err := i.control.UpdateStream(i.context(), &api.UpdateStreamRequest{Spec: spec})
+	return err
+}
+
+func (i *instance) declareStreams(specs ...*api.StreamSpec) error {
+	_, err := i.apply(&api.ApplyFabricRequest{Fabric: &api.Fabric{Streams: specs}})
+	return err
+}
+
+// rateCase is a call that declares rates, and the beginnings of the problems that it is refused for.
+type rateCase struct {
+	name  string
+	err   error
+	wants []string
+}
+
+func checkRates(t *testing.T, cases []rateCase) {
+	t.Helper()
+	for _, test := range cases {
 		got := problemsIn(test.err)
 		for i, want := range test.wants {
 			if i >= len(got) || !strings.HasPrefix(got[i], want) {
@@ -231,29 +198,85 @@ func TestTenant_RatesThatAreDeclared(t *testing.T) {
 			t.Errorf("%s: got %q", test.name, got)
 		}
 	}
+}
+
+// What streams declare to have a second is counted as their rings are: at a creation, where one is declared to be
+// faster, in a file; a quota that is below what there is takes nothing away, and is told.
+func TestTenant_RatesThatAreDeclared(t *testing.T) {
+	t.Parallel()
+	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
+	quota := &api.TenantSpec{Name: "desk7", RecordsPerSecondMax: 1000, BytesPerSecondMax: 100_000}
+	fabric := &api.Fabric{Tenants: []*api.TenantSpec{quota}}
+	if _, err := one.apply(&api.ApplyFabricRequest{Fabric: fabric}); err != nil {
+		t.Fatal(err)
+	}
+	create, update, declare := one.createDeclared, one.updateDeclared, one.declareStreams
+	if err := cmp.Or(create(rates("a", 600, 60_000), true), create(rates("a", 600, 60_000), false)); err != nil {
+		t.Fatal(err)
+	}
+	const recordsLeft = "400 records/s: so much is left of the quota of 1000 of tenant desk7"
+	checkRates(t, []rateCase{
+		{"without a rate", create(rates("b", 0, 0), false), []string{
+			"spec.records_per_second=0: expected a rate that " +
+				"is declared: tenant desk7 has a quota of 1000 records/s; 400 are left of it",
+			"spec.bytes_per_second=0: expected a rate that is declared: tenant desk7 has a quota of 100000 bytes/s; " +
+				"40000 are left of it",
+		}},
+		{
+			"too fast", create(rates("b", 500, 50_000), false),
+			[]string{"spec.records_per_second=500: expected at most " + recordsLeft, "spec.bytes_per_second=50000: " +
+				"expected at most 40000 bytes/s: so much is left of the quota of 100000 of tenant desk7"},
+		},
+		{"dry", create(rates("b", 401, 40_000), true), []string{"spec.records_per_second=401: expected at most " +
+			recordsLeft}},
+		{"faster", update(rates("a", 1001, 60_000)), []string{"spec.records_per_second=1001: expected at most 1000 " +
+			"records/s: so much is left of the quota of 1000 of tenant desk7"}},
+		{
+			"no longer declared", update(rates("a", 0, 0)),
+			[]string{"spec.records_per_second=0: expected a rate", "spec.bytes_per_second=0: expected a rate"},
+		},
+		{
+			"in a file", declare(rates("a", 700, 60_000), rates("b", 301, 1000)),
+			[]string{"fabric.streams[1].records_per_second=301: expected at most 300 records/s"},
+		},
+		{
+			"both faster in a file", declare(rates("a", 1001, 60_000)),
+			[]string{"fabric.streams[0].records_per_second=1001: expected at most 1000 records/s"},
+		},
+		{
+			"bytes without records",
+			create(rates("b", 0, 5), false),
+			[]string{"spec.bytes_per_second=5: expected a byte " +
+				"a record at least, and none without records_per_second, which is 0"},
+		},
+	})
 	for name, err := range map[string]error{
-		"slower, and what is left for another one": declare(spec("a", 500, 50_000),
-			spec("b", 500, 50_000)), "slower by itself": update(spec("b", 100, 10_000)),
-		"to the last": update(spec("a", 500, 50_000)),
+		"slower, and what is left for another one": declare(rates("a", 500, 50_000),
+			rates("b", 500, 50_000)), "slower by itself": update(rates("b", 100, 10_000)),
+		"to the last": update(rates("a", 500, 50_000)),
 	} {
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	quota = &api.TenantSpec{Name: "desk7", RecordsPerSecondMax: 300, StreamsMax: 1}
-	if _, err := one.apply(&api.ApplyFabricRequest{Fabric: &api.Fabric{Tenants: []*api.TenantSpec{quota}}}); err != nil {
+	checkLowQuota(t, one)
+}
+
+// checkLowQuota sets a quota below what a tenant has: it is applied, reported, and lets what is there become slower.
+func checkLowQuota(t *testing.T, one *instance) {
+	t.Helper()
+	quota := &api.TenantSpec{Name: "desk7", RecordsPerSecondMax: 300, StreamsMax: 1}
+	fabric := &api.Fabric{Tenants: []*api.TenantSpec{quota}}
+	if _, err := one.apply(&api.ApplyFabricRequest{Fabric: fabric}); err != nil {
 		t.Fatal(err)
 	}
-	got, err := one.apply(&api.ApplyFabricRequest{
-		Fabric: &api.Fabric{Tenants: []*api.TenantSpec{quota}},
-		DryRun: true,
-	})
+	got, err := one.apply(&api.ApplyFabricRequest{Fabric: fabric, DryRun: true})
 	want := "it has 2 streams, more than its quota of 1, and 600 records/s declared, more than its quota of 300: " +
 		"they stay, and no further ones are taken"
 	if err != nil || len(got.Drift) != 1 || got.Drift[0].Kind != "tenant" || got.Drift[0].Reason != want {
 		t.Errorf("a quota below what there is: %v, %v", got, err)
 	}
-	if err := update(spec("a", 400, 40_000)); err != nil {
+	if err := one.updateDeclared(rates("a", 400, 40_000)); err != nil {
 		t.Errorf("slower beyond a quota: %v", err)
 	}
 }

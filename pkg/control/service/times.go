@@ -18,7 +18,8 @@ import (
 // report each second of hundreds of rings, so that these are looked at one by one, and by their descriptors only to say
 // what is wrong.
 
-const timeRule = "expected a time from the year 1 to 9999, or a duration of at most 10000 years, as google.protobuf has them"
+const timeRule = "expected a time from the year 1 to 9999, or a duration of at most 10000 years, as google.protobuf " +
+	"has them"
 
 // checkTimes refuses a report with a time that nobody can have meant.
 func checkTimes(report proto.Message, isGood bool) error {

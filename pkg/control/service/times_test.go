@@ -81,7 +81,11 @@ func TestCheckRequest_EachTimeOfAReport(t *testing.T) {
 			}
 		}
 	}
-	if err := checkRequest(&api.ReportTargetRequest{State: &api.TargetState{Rings: []*api.RingState{{ObserveTime: timestamppb.Now(), LagAge: durationpb.New(time.Second), Counters: &api.WriterCounters{}}}}}); err != nil {
+	good := &api.RingState{
+		ObserveTime: timestamppb.Now(), LagAge: durationpb.New(time.Second), Counters: &api.WriterCounters{},
+	}
+	state := &api.TargetState{Rings: []*api.RingState{good}}
+	if err := checkRequest(&api.ReportTargetRequest{State: state}); err != nil {
 		t.Error(err)
 	}
 }

@@ -68,6 +68,17 @@ func (w *writersWatch) until(what string, streams []string, isSo func(told map[s
 	}
 }
 
+// createRings creates streams with a ring each, which target t1 reports.
+func (i *instance) createRings(names ...string) (rings []*api.RingState) {
+	i.t.Helper()
+	for _, name := range names {
+		i.create(name)
+		rings = append(rings, ring(name, "t1"))
+	}
+	i.reportTarget("t1", rings...)
+	return rings
+}
+
 // A host hears of its writers what ExtendWriter would say: when they are granted, when their stream is declared
 // otherwise, when they have taken that in, when a ring takes the place of another, when a later epoch is handed out.
 // Nothing is told of others, nor twice; and who begins again is told of all.
@@ -76,13 +87,7 @@ func TestWatchWriters_TellsWhatExtendWriterWouldSay(t *testing.T) {
 	etcd := etcdtest.Open(t, t.TempDir())
 	one := startInstance(t, etcd, true)
 	one.reportTarget("t1")
-	names := []string{"a", "b", "c"}
-	rings := []*api.RingState{}
-	for _, name := range names {
-		one.create(name)
-		rings = append(rings, ring(name, "t1"))
-	}
-	one.reportTarget("t1", rings...)
+	rings := one.createRings("a", "b", "c")
 	watch, elsewhere := one.watchWriters(&api.WatchWritersRequest{Host: "h"}),
 		one.watchWriters(&api.WatchWritersRequest{Host: "gamma"})
 	only := one.watchWriters(&api.WatchWritersRequest{Host: "h", Stream: "b*"})
@@ -138,6 +143,16 @@ func TestWatchWriters_TellsWhatExtendWriterWouldSay(t *testing.T) {
 		func(told map[string]*api.WriterState) bool { return told["b"].GetEpoch() == 3 })
 	only.until("b alone", []string{"b"},
 		func(told map[string]*api.WriterState) bool { return told["b"].GetEpoch() == 3 })
+	watchElsewhere(one, watch, elsewhere)
+	again := one.watchWriters(&api.WatchWritersRequest{Host: "h"})
+	again.until("watched again", []string{"a"},
+		func(told map[string]*api.WriterState) bool { return len(told["a"].GetRingUuids()) == 1 })
+	_, err := one.watchWriters(&api.WatchWritersRequest{}).stream.Recv()
+	wants(t, "no host", err, codes.InvalidArgument, `host="": must be at least 1 characters`)
+}
+
+// watchElsewhere grants b to another host: that host is told of it, the former one that it is gone.
+func watchElsewhere(one *instance, watch, elsewhere *writersWatch) {
 	// The last of a is not told of before, so that whatever else was told would have been heard.
 	one.until("granted elsewhere", func() bool {
 		_, err := one.control.AcquireWriter(one.context(),
@@ -148,11 +163,6 @@ func TestWatchWriters_TellsWhatExtendWriterWouldSay(t *testing.T) {
 		func(told map[string]*api.WriterState) bool { return told["b"].GetPid() == 7 })
 	watch.until("and not here any more", []string{"b"},
 		func(told map[string]*api.WriterState) bool { return told["b"] == nil })
-	anew := one.watchWriters(&api.WatchWritersRequest{Host: "h"})
-	anew.until("begun anew", []string{"a"},
-		func(told map[string]*api.WriterState) bool { return len(told["a"].GetRingUuids()) == 1 })
-	_, err := one.watchWriters(&api.WatchWritersRequest{}).stream.Recv()
-	wants(t, "no host", err, codes.InvalidArgument, `host="": must be at least 1 characters`)
 }
 
 // What is told of a writer is told to whom its grant is for alone, and while he may write the stream.

@@ -120,9 +120,8 @@ func TestDashboards_AreWellFormed(t *testing.T) {
 // severalTell are metrics that more than one process exports of the same thing: a writer's by the target and the host
 // agent of its host, a stream's by each control plane.
 var severalTell, toldOnce = regexp.MustCompile(`\bfarlog_(writer|stream)_`),
-	regexp.MustCompile(
-		`\b(max|min|count) (without \(instance, job\)|by \(stream[a-z, ]*\)) \((rate\(|increase\()?farlog_(writer|stream)_`,
-	)
+	regexp.MustCompile(`\b(max|min|count) (without \(instance, job\)|by \(stream[a-z, ]*\)) ` +
+		`\((rate\(|increase\()?farlog_(writer|stream)_`)
 
 func TestDashboards_CountOnceWhatSeveralTell(t *testing.T) {
 	count := 0

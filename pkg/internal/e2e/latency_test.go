@@ -40,25 +40,7 @@ func TestLatency_StreamIsPlacedNearItsWriter(t *testing.T) {
 		"--size", "1MiB", "--level", "visible", "--writer-host", "trading1", "--control",
 		cluster.ControlAddress,
 	}
-	testenv.MustRun(t, "farlog", append([]string{
-		"stream", "create", "early/limited", "--latency-limit", limit,
-		"--wait", "0",
-	}, early...)...)
-	testenv.MustRun(t, "farlog", append([]string{"stream", "create", "early/any"}, early...)...)
-	if status := cluster.Stream("early/limited"); !strings.Contains(status.Reason,
-		"no host agent on host trading1 has reported: start farlogd host there") || len(status.RingSpecs) > 0 {
-		t.Errorf("with a limit and without measurements: %q, rings %v", status.Reason, status.RingSpecs)
-	}
-	if status := cluster.Stream("early/any"); hostOfRing(status) != "slow" ||
-		!strings.Contains(status.Reason, "not chosen by its latency") {
-		t.Errorf("without limit and measurements: %q, rings %v", status.Reason, status.RingSpecs)
-	}
-
-	if _, stderr, code := testenv.Run(t, "farlog", "stream", "create", "early/nobody", "--latency-limit", limit,
-		"--control", cluster.ControlAddress); code != 2 ||
-		!strings.Contains(stderr, "latency_limit 4ms: expected a writer_host as well") {
-		t.Errorf("a limit without a host: exit code %d: %s", code, stderr)
-	}
+	checkUnmeasured(t, cluster, early, limit)
 
 	bench := newHostBenchOn(t, cluster, "--host-addresses", "127.0.0.1", "--host-addresses", outside)
 	ways := waitWays(t, cluster, "storage", "slow")
@@ -92,6 +74,28 @@ func TestLatency_StreamIsPlacedNearItsWriter(t *testing.T) {
 	}
 	defer writer.Close()
 	bench.append(writer, 3, "far")
+}
+
+// checkUnmeasured: before the host agent has measured anything a limit waits, and nothing else does.
+func checkUnmeasured(t *testing.T, cluster *testenv.Cluster, early []string, limit string) {
+	t.Helper()
+	limited := []string{"stream", "create", "early/limited", "--latency-limit", limit, "--wait", "0"}
+	testenv.MustRun(t, "farlog", append(limited, early...)...)
+	testenv.MustRun(t, "farlog", append([]string{"stream", "create", "early/any"}, early...)...)
+	if status := cluster.Stream("early/limited"); !strings.Contains(status.Reason,
+		"no host agent on host trading1 has reported: start farlogd host there") || len(status.RingSpecs) > 0 {
+		t.Errorf("with a limit and without measurements: %q, rings %v", status.Reason, status.RingSpecs)
+	}
+	if status := cluster.Stream("early/any"); hostOfRing(status) != "slow" ||
+		!strings.Contains(status.Reason, "not chosen by its latency") {
+		t.Errorf("without limit and measurements: %q, rings %v", status.Reason, status.RingSpecs)
+	}
+
+	if _, stderr, code := testenv.Run(t, "farlog", "stream", "create", "early/nobody", "--latency-limit", limit,
+		"--control", cluster.ControlAddress); code != 2 ||
+		!strings.Contains(stderr, "latency_limit 4ms: expected a writer_host as well") {
+		t.Errorf("a limit without a host: exit code %d: %s", code, stderr)
+	}
 }
 
 // hostOfRing is the host of the target that a stream of one ring is placed on; "" where it is on none.

@@ -137,7 +137,8 @@ var clockQuery = regexp.MustCompile(
 
 // mediaQuery is of what is absent where no ring lies on an NVMe device, or neither chrony nor ptp4l answers.
 var mediaQuery = regexp.MustCompile(
-	`^(1 - )?(device:)?farlog_target_(wear|spare|spare_threshold|device)_(ratio|critical)|^farlog_clock_keeper_offset_seconds`,
+	`^(1 - )?(device:)?farlog_target_(wear|spare|spare_threshold|device)_(ratio|critical)|` +
+		`^farlog_clock_keeper_offset_seconds`,
 )
 
 // notOK is of streams that are not in order.

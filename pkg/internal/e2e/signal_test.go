@@ -43,7 +43,8 @@ func TestSignal_WhileLibfabricIsLoaded(t *testing.T) {
 		filepath.Join(dir, "libfabric.so.1"), source).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, said)
 	}
-	assigned := `{"assignments": [{"stream": "desk7/orders", "uri": "ofi:tcp://127.0.0.1:1/desk7/orders", "ringUuid": "AAAAAAAAAAAAAAAAAAAAAQ==", "token": "AAAAAAAAAAAAAAAAAAAAAQ=="}]}`
+	assigned := `{"assignments": [{"stream": "desk7/orders", "uri": "ofi:tcp://127.0.0.1:1/desk7/orders", ` +
+		`"ringUuid": "AAAAAAAAAAAAAAAAAAAAAQ==", "token": "AAAAAAAAAAAAAAAAAAAAAQ=="}]}`
 	if err := os.WriteFile(filepath.Join(dir, "drain-assignments.json"), []byte(assigned), 0o600); err != nil {
 		t.Fatal(err)
 	}

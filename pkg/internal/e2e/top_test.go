@@ -35,8 +35,9 @@ func TestTop_OnATerminal(t *testing.T) {
 		return len(frame) > 3 &&
 			regexp.MustCompile(`^desk7/orders +OK +[0-9.]+k? .*visible.* 1/1`).MatchString(frame[2]), nil
 	})
-	if head := lastFrame(t, terminal, 140,
-		24)[1]; !regexp.MustCompile(`STREAM.*STATE.*REC/S.*P50.*P99.*P99\.9.*MAX.*STALLED.*LEVEL.*LAG.*RECORDS.*OLDEST.*FULL IN.*RINGS`).MatchString(head) {
+	heads := regexp.MustCompile(`STREAM.*STATE.*REC/S.*P50.*P99.*P99\.9.*MAX.*STALLED.*LEVEL.*LAG.*RECORDS.*OLDEST.*` +
+		`FULL IN.*RINGS`)
+	if head := lastFrame(t, terminal, 140, 24)[1]; !heads.MatchString(head) {
 		t.Errorf("heads: %q", head)
 	}
 	terminal.Resize(60, 6)

@@ -8,8 +8,9 @@ import (
 )
 
 const (
-	chronyKept = "A29FC801,162.159.200.1,4,1795367425.199130453,-0.000012500,0.000010100,0.000020000,-12.345,0.001,0.034,0.000080000,0.000040000,64.2,Normal"
-	patience   = 30 * time.Second
+	chronyKept = "A29FC801,162.159.200.1,4,1795367425.199130453,-0.000012500,0.000010100,0.000020000," +
+		"-12.345,0.001,0.034,0.000080000,0.000040000,64.2,Normal"
+	patience = 30 * time.Second
 )
 
 // Who looks never waits for the program: the reading is there for one who looks later. A reading that is too old is

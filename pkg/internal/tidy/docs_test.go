@@ -192,11 +192,8 @@ func TestDocs_DecisionsHaveTheirParts(t *testing.T) {
 		}
 		match := adrParts.FindStringSubmatch(string(f.content))
 		if match == nil || strings.TrimLeft(name[:4], "0") != match[1] {
-			t.Errorf(
-				"%s: expected # NUMBER. TITLE with the file's number, then Status (Accepted or Superseded), Context, Decision, "+
-					"Consequences",
-				f.path,
-			)
+			t.Errorf("%s: expected # NUMBER. TITLE with the file's number, then Status (Accepted or Superseded), "+
+				"Context, Decision, Consequences", f.path)
 		}
 		if !strings.Contains(string(index), "]("+name+")") {
 			t.Errorf("%s is not in docs/adr/README.md: add it there", f.path)

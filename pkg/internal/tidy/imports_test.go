@@ -348,7 +348,8 @@ var (
 	arrowLine = regexp.MustCompile(`^([\w, ]+?) +→ (.*)$`)
 )
 
-// drawnArrows reads the first table behind a heading of docs/architecture.md: lines of "room, room → room, room", – for none.
+// drawnArrows reads the first table behind a heading of docs/architecture.md: lines of "room, room → room, room", – for
+// none.
 func drawnArrows(t *testing.T, behind string) map[string][]string {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(root(t), "docs", "architecture.md"))

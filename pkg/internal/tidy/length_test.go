@@ -163,13 +163,8 @@ func TestLength_LinesFitTheScreen(t *testing.T) {
 			if width := columns(line); width > columnsMax && isHandWritten(f) {
 				count++
 				if count > ratchet[f.path+":columns"] {
-					t.Errorf(
-						"%s:%d: %d columns, the limit is %d: scripts/format.sh breaks code; break comments and texts by hand",
-						f.path,
-						i+1,
-						width,
-						columnsMax,
-					)
+					t.Errorf("%s:%d: %d columns, the limit is %d: scripts/format.sh breaks code; break comments and "+
+						"texts by hand", f.path, i+1, width, columnsMax)
 				}
 			}
 		}
