@@ -168,7 +168,7 @@ func (o *appendOptions) validate() error {
 	} else if o.criticality != 0 || o.spillDir != "" {
 		return usageErrorf("--criticality, --spill-dir: expected only with --route")
 	}
-	if err := o.validateWay(); err != nil {
+	if err := o.validatePlace(); err != nil {
 		return err
 	}
 	for _, choice := range []struct{ flag, value, expected string }{
@@ -219,7 +219,7 @@ func runAppend(ctx context.Context, env *environment, options appendOptions) err
 	case options.isStandby:
 		err = standBy(ctx, env, options, talk)
 	case options.stream != "" && !options.isTakeover:
-		err = awaitFree(ctx, env, options, talk)
+		err = waitStreamFree(ctx, env, options, talk)
 	}
 	if err != nil {
 		return err
@@ -228,7 +228,7 @@ func runAppend(ctx context.Context, env *environment, options appendOptions) err
 	if err != nil {
 		return err
 	}
-	if err := place.look(); err != nil {
+	if err := place.inspectRing(); err != nil {
 		return asUsage(err)
 	}
 	f := &feed{
@@ -242,10 +242,10 @@ func runAppend(ctx context.Context, env *environment, options appendOptions) err
 		stall:    newStall(),
 		classify: classifier(options.isFIX, options.class, options.keyField),
 	}
-	// A writer's first act is a new epoch: it is opened for a record that is there and good, not for nothing.
+	// The first append of a writer begins an epoch: it is opened for a record that is there and good, not for nothing.
 	if isMore, err := f.fill(ctx); err != nil || !isMore {
 		if err == nil {
-			err = asUsage(place.lookByAgent())
+			err = asUsage(place.checkByAgent())
 		}
 		if err == nil {
 			talk.printf("no record was read: nothing was appended, and the ring was not opened")
@@ -267,7 +267,7 @@ func runAppend(ctx context.Context, env *environment, options appendOptions) err
 	return finishAppend(f, place.countedBy(), err)
 }
 
-// follow hears of changes of a stream while it is written. A ring that was named by its URI is nobody's to change.
+// follow learns of changes of a stream while it is written. A ring that was named by its URI is nobody's to change.
 func (f *feed) follow(ctx context.Context, env *environment, options appendOptions, place writerPlace) (stop func(),
 	err error,
 ) {
@@ -294,8 +294,8 @@ func (f *feed) follow(ctx context.Context, env *environment, options appendOptio
 			return isOpen, err
 		},
 	}
-	f.tellEnd = func(epoch uint32) {
-		if err := tellEnd(context.WithoutCancel(ctx), env, client, options, epoch); err != nil {
+	f.reportClosed = func(epoch uint32) {
+		if err := reportClosed(context.WithoutCancel(ctx), env, client, options, epoch); err != nil {
 			f.talk.printf("the control plane could not be told that the writer of %s has closed: %s", options.stream,
 				oneLine(err))
 		}
@@ -329,8 +329,8 @@ func finishAppend(f *feed, ringUUID *[16]byte, err error) error {
 	}
 	f.talk.summary(&f.count, f.writer.Contract(), counters, f.stall.longest)
 	epoch, closeErr := f.writer.Cursors().Epoch, f.writer.Close()
-	if closeErr == nil && f.tellEnd != nil {
-		f.tellEnd(epoch)
+	if closeErr == nil && f.reportClosed != nil {
+		f.reportClosed(epoch)
 	}
 	if err == nil && closeErr != nil {
 		err = fmt.Errorf("close ring: %w", closeErr)

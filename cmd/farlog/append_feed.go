@@ -24,19 +24,19 @@ const (
 
 // feed appends what the input gives, in windows of one group commit each.
 type feed struct {
-	writer   *farlog.Writer
-	route    *farlog.Route // in place of writer
-	input    *recordInput
-	output   *acknowledgements
-	talk     *appendTalk
-	window   int
-	deadline time.Duration
-	fullMax  time.Duration // longest wait of one record for space; 0 = for as long as it takes
-	beat     time.Duration // of heartbeats while the input brings nothing; 0 = none
-	policy   farlog.Policy
-	classify func(record []byte) (key []byte, class uint16)
-	changes  *reconfiguration   // of the stream, while the writer runs; nil: not heard of
-	tellEnd  func(epoch uint32) // that the writer has ended by itself; nil: nobody is told
+	writer       *farlog.Writer
+	route        *farlog.Route // in place of writer
+	input        *recordInput
+	output       *acknowledgements
+	talk         *appendTalk
+	window       int
+	deadline     time.Duration
+	fullMax      time.Duration // longest wait of one record for space; 0 = for as long as it takes
+	beat         time.Duration // of heartbeats while the input brings nothing; 0 = none
+	policy       farlog.Policy
+	classify     func(record []byte) (key []byte, class uint16)
+	changes      *reconfiguration   // of the stream, while the writer runs; nil: not watched
+	reportClosed func(epoch uint32) // that the writer has ended by itself; nil: nobody is told
 
 	stall   *stall
 	watched atomic.Pointer[watchedWriter]
@@ -94,7 +94,7 @@ func (f *feed) fill(ctx context.Context) (bool, error) {
 }
 
 // wait waits for input, appends heartbeats meanwhile, and asks whether the writer is fenced. A heartbeat that finds no
-// room, or whose outcome is not known, is not missed: another one comes.
+// space, or whose outcome is not known, is not missed: another one comes.
 func (f *feed) wait(ctx context.Context) (bool, error) {
 	for ctx.Err() == nil && (f.beat > 0 || f.writer != nil) {
 		until, cancel := context.WithTimeout(ctx, cmp.Or(f.beat, fencedPause))
@@ -178,7 +178,7 @@ func (f *feed) commit(ctx context.Context) error {
 		case len(entries) == 0: // all of them are in the ring: the next record meets what ends the writer
 		case errors.Is(err, farlog.ErrFull) && f.writer.Policy() == farlog.PolicyReject:
 			// of a farlog:// stream only the writer knows it
-			if err := f.refuse(); err != nil {
+			if err := f.rejectRecord(); err != nil {
 				return err
 			}
 			entries = entries[1:]
@@ -234,16 +234,16 @@ func (f *feed) waitForSpace(ctx context.Context) error {
 // number is that of the first record of the input of which nothing is known yet.
 func (f *feed) number() uint64 { return f.count.acknowledged + f.count.refused + 1 }
 
-// refuse tells the record that finds no room that it is not appended.
-func (f *feed) refuse() error {
-	err := f.output.refuse(f.number(), notAppendedFull)
+// rejectRecord tells the record that finds no space that it is not appended.
+func (f *feed) rejectRecord() error {
+	err := f.output.reject(f.number(), notAppendedFull)
 	f.count.refused++
 	f.stall.progress()
-	f.talk.refused(f.count.refused)
+	f.talk.countRejected(f.count.refused)
 	return err
 }
 
-// noSpace ends the feed at a record for which there was no room within the deadline of the command line.
+// noSpace ends the feed at a record for which there was no space within the deadline of the command line.
 func (f *feed) noSpace() error {
 	cursors := f.writer.Cursors()
 	return fmt.Errorf("input record %d was not appended: FULL: %d of the ring's %d bytes are undrained, and no "+

@@ -18,7 +18,7 @@ import (
 // the control plane it stays what it was.
 type followed[M any] struct{ newest atomic.Pointer[M] }
 
-// followStream hears of changes of a stream, until ctx is done.
+// followStream learns of changes of a stream, until ctx is done.
 func followStream(ctx context.Context, client *controlClient, name string) *followed[api.StreamSpec] {
 	f := new(followed[api.StreamSpec])
 	go api.Follow(ctx, func(ctx context.Context) (grpc.ServerStreamingClient[api.WatchStreamsResponse], error) {
@@ -31,7 +31,7 @@ func followStream(ctx context.Context, client *controlClient, name string) *foll
 	return f
 }
 
-// followRoute hears of changes of a route, also of those that it selects, until ctx is done.
+// followRoute learns of changes of a route, also of those that it selects, until ctx is done.
 func followRoute(ctx context.Context, client *controlClient, name string) *followed[api.GetRouteResponse] {
 	f := new(followed[api.GetRouteResponse])
 	go api.Follow(ctx, func(ctx context.Context) (grpc.ServerStreamingClient[api.WatchRoutesResponse], error) {
@@ -92,7 +92,7 @@ func (r *reconfiguration) apply(f *feed) error {
 func (f *feed) reopen(ctx context.Context, env *environment, options appendOptions) (isOpen bool, err error) {
 	place, err := locateWriter(ctx, env, options)
 	if err == nil {
-		err = place.look()
+		err = place.inspectRing()
 	}
 	if err != nil {
 		f.talk.printf("the stream has changed, going on as before: %s", oneLine(err))

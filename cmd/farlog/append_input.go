@@ -81,7 +81,7 @@ func (in *recordInput) nextLine() ([]byte, bool, error) {
 			return nil, false, in.tooLong(len(in.buf)-in.start, "at least ")
 		}
 		if in.isEnded && in.start < len(in.buf) { // the last line has no newline
-			return in.take(len(in.buf), len(in.buf)), true, nil
+			return in.cutRecord(len(in.buf), len(in.buf)), true, nil
 		}
 		return nil, false, nil
 	}
@@ -89,7 +89,7 @@ func (in *recordInput) nextLine() ([]byte, bool, error) {
 	if end-in.start > in.lenMax {
 		return nil, false, in.tooLong(end-in.start, "")
 	}
-	return in.take(end, end+1), true, nil
+	return in.cutRecord(end, end+1), true, nil
 }
 
 func (in *recordInput) nextPrefixed() ([]byte, bool, error) {
@@ -102,7 +102,7 @@ func (in *recordInput) nextPrefixed() ([]byte, bool, error) {
 		if left >= prefixLen+length {
 			in.start += prefixLen
 			in.byteOffset += prefixLen
-			return in.take(in.start+length, in.start+length), true, nil
+			return in.cutRecord(in.start+length, in.start+length), true, nil
 		}
 	}
 	if in.isEnded && left > 0 {
@@ -112,7 +112,7 @@ func (in *recordInput) nextPrefixed() ([]byte, bool, error) {
 	return nil, false, nil
 }
 
-func (in *recordInput) take(end, next int) []byte {
+func (in *recordInput) cutRecord(end, next int) []byte {
 	record := in.buf[in.start:end:end]
 	in.byteOffset += uint64(next - in.start)
 	in.start, in.searched = next, next

@@ -69,14 +69,14 @@ func followMembers(ctx context.Context, env *environment, client *controlClient,
 		for _, member := range members {
 			request.RingUuids = append(request.RingUuids, member.RingUUID[:])
 		}
-		if err := tellMembers(ctx, client, request, writer); status.Code(err) == codes.FailedPrecondition {
+		if err := extendMembers(ctx, client, request, writer); status.Code(err) == codes.FailedPrecondition {
 			least = time.Now().Add(membersAskRefused)
 		}
 		next = time.Now().Add(membersAskAll)
 	}
 }
 
-func tellMembers(ctx context.Context, client *controlClient, request *api.ExtendWriterRequest, writer memberWriter,
+func extendMembers(ctx context.Context, client *controlClient, request *api.ExtendWriterRequest, writer memberWriter,
 ) error {
 	call, cancel := context.WithTimeout(ctx, membersAskMax)
 	defer cancel()
@@ -98,9 +98,15 @@ func tellMembers(ctx context.Context, client *controlClient, request *api.Extend
 	return nil
 }
 
-// tellEnd says that a writer has ended by itself, so that nobody takes it for one that vanished. Of a stream that is
-// another writer's by now there is nothing to say.
-func tellEnd(ctx context.Context, env *environment, client *controlClient, options appendOptions, epoch uint32) error {
+// reportClosed says that a writer has ended by itself, so that nobody takes it for one that vanished. Of a stream that
+// is another writer's by now there is nothing to say.
+func reportClosed(
+	ctx context.Context,
+	env *environment,
+	client *controlClient,
+	options appendOptions,
+	epoch uint32,
+) error {
 	ctx, cancel := context.WithTimeout(ctx, endTellMax)
 	defer cancel()
 	_, err := client.ExtendWriter(ctx, &api.ExtendWriterRequest{

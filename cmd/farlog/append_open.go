@@ -35,10 +35,10 @@ func (p *writerPlace) countedBy() *[16]byte {
 	return p.options.RingUUID
 }
 
-// isFarURI tells a ring on another host, or several of which one is.
-func isFarURI(uri string) bool {
+// isRemoteURI tells a ring on another host, or several of which one is.
+func isRemoteURI(uri string) bool {
 	_, uris := farlog.MemberURIs(uri)
-	return slices.ContainsFunc(uris, isFarRing)
+	return slices.ContainsFunc(uris, isRemoteRing)
 }
 
 // hasMembers tells several rings.
@@ -53,25 +53,26 @@ const agentScheme = "farlog://"
 func isAgentURI(uri string) bool { return strings.HasPrefix(uri, agentScheme) }
 
 // isOutOfSight tells a ring that cannot be looked at before it is opened.
-func isOutOfSight(uri string) bool { return isFarURI(uri) || isAgentURI(uri) || hasMembers(uri) }
+func isOutOfSight(uri string) bool { return isRemoteURI(uri) || isAgentURI(uri) || hasMembers(uri) }
 
-func (o *appendOptions) validateWay() error {
+func (o *appendOptions) validatePlace() error {
 	switch {
 	case o.transport != "" && o.ring != "":
 		return usageErrorf("--transport %q: the URI of --ring says it; expected only with --stream or --route",
 			o.transport)
-	case o.tokenFile != "" && !isFarURI(o.ring):
+	case o.tokenFile != "" && !isRemoteURI(o.ring):
 		return usageErrorf("--token-file %q: expected only with --ring and a URI that begins with ofi: or verbs:, or "+
 			"has members that do", o.tokenFile)
-	case isFarURI(o.ring) && o.tokenFile == "":
+	case isRemoteURI(o.ring) && o.tokenFile == "":
 		return usageErrorf("--ring %q is on another host, which lets in nobody without a grant: give --token-file "+
 			"(farlog stream grant writes one), or --stream", o.ring)
 	}
 	return nil
 }
 
-// look finds out what a record may be, and which ring it is. A ring on another host is only known from its grant.
-func (p *writerPlace) look() error {
+// inspectRing finds out what a record may be, and which ring it is. A ring on another host is only known from its
+// grant.
+func (p *writerPlace) inspectRing() error {
 	if isOutOfSight(p.uri) {
 		p.recordLenMax = cmp.Or(p.recordLenMax, farRecordLenMax)
 		return nil
@@ -87,9 +88,9 @@ func (p *writerPlace) look() error {
 	return nil
 }
 
-// lookByAgent reports whether there is a stream that the host agent is to open: as a reader, who takes nobody's place.
+// checkByAgent reports whether there is a stream that the host agent is to open: as a reader, who takes nobody's place.
 // One who may only write is refused that, of a stream that is there.
-func (p *writerPlace) lookByAgent() error {
+func (p *writerPlace) checkByAgent() error {
 	if !isAgentURI(p.uri) {
 		return nil
 	}
@@ -150,7 +151,7 @@ func openWriter(ctx context.Context, env *environment, options appendOptions, pl
 			pause(ctx, openRetryInterval)
 		}
 		if place, err = locateWriter(ctx, env, options); err == nil {
-			err = place.look()
+			err = place.inspectRing()
 		}
 		if err != nil {
 			return nil, place, err
@@ -159,14 +160,14 @@ func openWriter(ctx context.Context, env *environment, options appendOptions, pl
 }
 
 // isPassing tells why a ring on another host may not be opened now and yet be a moment later: nobody answers, a token
-// that the target has not heard of yet or that an opening which failed has used up, a role that is still taken.
+// that the target has not learned of yet or that an opening which failed has used up, a role that is still taken.
 func isPassing(err error) bool {
 	return errors.Is(err, farlog.ErrIO) || errors.Is(err, farlog.ErrNotFound) || errors.Is(err, farlog.ErrHeld) ||
 		errors.Is(err, farlog.ErrInvalid)
 }
 
 // openWhenThereIsSpace opens the ring. A ring that is full to the last line cannot take the record of a new epoch until
-// the drain makes room; that is waited for, unless the policy is to reject.
+// the drain makes space; that is waited for, unless the policy is to reject.
 func openWhenThereIsSpace(ctx context.Context, place writerPlace, full *fullRing) (*farlog.Writer, error) {
 	for {
 		writer, err := farlog.OpenWriter(place.uri, place.options)
@@ -233,7 +234,7 @@ func locateWriter(ctx context.Context, env *environment, options appendOptions) 
 	case options.stream != "":
 		place, err = acquireWriter(ctx, env, options)
 	case options.tokenFile != "":
-		err = place.takeToken(options.tokenFile)
+		err = place.readToken(options.tokenFile)
 	}
 	if err != nil {
 		return place, err

@@ -29,22 +29,22 @@ const (
 // routeFeed appends what the input gives to a route, in windows of one batch each.
 type routeFeed struct {
 	feed
-	env           *environment
-	watchedRoute  atomic.Pointer[farlog.Route] // route, for the goroutine that watches it
-	options       appendOptions
-	client        *controlClient // nil: the host agent grants
-	criticalities []uint32
-	positions     []farlog.RoutePosition
-	changes       *followed[apiv1.GetRouteResponse]
-	opened        *apiv1.GetRouteResponse // as the route was opened
-	legs          []farlog.RouteLeg       // as they were opened by grants; none: the host agent grants
-	unrouted      uint64                  // records that no rule selects
-	aside         uint64                  // records that no required leg takes: nobody acknowledges them
-	lost          uint64                  // dropped by a leg when the route was closed
-	asideAt       time.Time               // when it was told last that a leg does not keep up
-	beatAt        time.Time               // the next time, however busy other legs are
-	retryAt       time.Time               // for new rules, when there was no grant for them
-	slow          *slowReporter           // nil: the host agent grants
+	env            *environment
+	watchedRoute   atomic.Pointer[farlog.Route] // route, for the goroutine that watches it
+	options        appendOptions
+	client         *controlClient // nil: the host agent grants
+	criticalities  []uint32
+	positions      []farlog.RoutePosition
+	changes        *followed[apiv1.GetRouteResponse]
+	opened         *apiv1.GetRouteResponse // as the route was opened
+	legs           []farlog.RouteLeg       // as they were opened by grants; none: the host agent grants
+	unrouted       uint64                  // records that no rule selects
+	unacknowledged uint64                  // records that no required leg takes: nobody acknowledges them
+	lost           uint64                  // dropped by a leg when the route was closed
+	asideAt        time.Time               // when it was told last that a leg does not keep up
+	beatAt         time.Time               // the next time, however busy other legs are
+	retryAt        time.Time               // for new rules, when there was no grant for them
+	slow           *slowReporter           // nil: the host agent grants
 }
 
 func (o *appendOptions) validateRoute() error {
@@ -77,7 +77,7 @@ func runRouteAppend(ctx context.Context, env *environment, options appendOptions
 		classify: classifier(options.isFIX, options.class, options.keyField),
 		fullMax:  options.deadline, stall: newStall(),
 	}
-	if err := f.look(ctx); err != nil {
+	if err := f.checkRoute(ctx); err != nil {
 		return asUsage(err)
 	}
 	if isMore, err := f.fill(ctx); err != nil || !isMore {
@@ -99,10 +99,10 @@ func runRouteAppend(ctx context.Context, env *environment, options appendOptions
 	return f.finish(f.run(ctx))
 }
 
-// look finds out whether there is such a route, before a record is waited for.
-func (f *routeFeed) look(ctx context.Context) error {
+// checkRoute finds out whether there is such a route, before a record is waited for.
+func (f *routeFeed) checkRoute(ctx context.Context) error {
 	if isAgentURI(f.options.route) {
-		return farlog.LookRouteName(f.options.route)
+		return farlog.CheckRouteName(f.options.route)
 	}
 	err := withControl(ctx, f.env, f.options.acquireTimeout,
 		func(ctx context.Context, client apiv1.ControlServiceClient) error {
@@ -347,7 +347,7 @@ func (f *routeFeed) commit(ctx context.Context) error {
 				"space within --deadline %s: %s; "+
 				"everything acknowledged stays valid", f.number(), f.options.route, f.fullMax, f.legTexts(positions[0]))
 		default:
-			if err := f.waitForRoom(ctx, positions[submitted]); err != nil {
+			if err := f.waitForSpace(ctx, positions[submitted]); err != nil {
 				return err
 			}
 		}
@@ -355,7 +355,7 @@ func (f *routeFeed) commit(ctx context.Context) error {
 	return nil
 }
 
-func (f *routeFeed) waitForRoom(ctx context.Context, position farlog.RoutePosition) error {
+func (f *routeFeed) waitForSpace(ctx context.Context, position farlog.RoutePosition) error {
 	f.count.full++
 	f.stall.isFull.Store(true)
 	if f.talk.isDue() {
@@ -370,7 +370,7 @@ func (f *routeFeed) waitForRoom(ctx context.Context, position farlog.RoutePositi
 	return nil
 }
 
-func (f *routeFeed) number() uint64 { return f.count.acknowledged + f.unrouted + f.aside + 1 }
+func (f *routeFeed) number() uint64 { return f.count.acknowledged + f.unrouted + f.unacknowledged + 1 }
 
 func (f *routeFeed) acknowledgeRoute(entries []farlog.Entry, positions []farlog.RoutePosition) error {
 	for n := range positions {
@@ -378,13 +378,13 @@ func (f *routeFeed) acknowledgeRoute(entries []farlog.Entry, positions []farlog.
 		number := f.number()
 		if position.Required|position.Optional == 0 {
 			f.unrouted++
-			if err := f.output.refuse(number, notAppendedNoRule); err != nil {
+			if err := f.output.reject(number, notAppendedNoRule); err != nil {
 				return err
 			}
 			continue
 		}
 		if position.Required == 0 {
-			f.aside++
+			f.unacknowledged++
 			if position.Dropped == position.Optional {
 				f.lost++
 			}
@@ -408,12 +408,13 @@ func (f *routeFeed) acknowledgeRoute(entries []farlog.Entry, positions []farlog.
 		f.stall.progress()
 	}
 	f.talk.progress(&f.count)
-	f.tellAside(positions)
+	f.reportBehind(positions)
 	return nil
 }
 
-// tellAside says, now and then, that a required leg spills, or an optional one drops: the result of an append does not.
-func (f *routeFeed) tellAside(positions []farlog.RoutePosition) {
+// reportBehind says, now and then, that a required leg spills, or an optional one drops: the result of an append does
+// not.
+func (f *routeFeed) reportBehind(positions []farlog.RoutePosition) {
 	isAside := slices.ContainsFunc(positions, func(position farlog.RoutePosition) bool {
 		for i := range position.Legs {
 			if position.Required>>i&1 != 0 && position.Legs[i].IsBuffered {

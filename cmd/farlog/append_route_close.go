@@ -19,7 +19,7 @@ func (f *routeFeed) close() {
 		return // by a change of its rules, and not opened again
 	}
 	isBehind := false
-	f.tellEnds()
+	f.reportLegsClosed()
 	for i, leg := range f.route.Stats() {
 		f.talk.printf("leg %s: %s, offered %d, acknowledged %d, spilled %d, carried %d, dropped %d, GAP records %d",
 			leg.Name, leg.State, leg.Offered, leg.Acked, leg.Spilled, leg.Carried, leg.Dropped, leg.Gaps)
@@ -36,16 +36,16 @@ func (f *routeFeed) close() {
 	}
 }
 
-// tellEnds says of each leg that was opened by a grant that its writer has ended by itself. Legs by farlog:// are the
-// host agent's to tell of.
-func (f *routeFeed) tellEnds() {
+// reportLegsClosed says of each leg that was opened by a grant that its writer has ended by itself. Legs by farlog://
+// are the host agent's to tell of.
+func (f *routeFeed) reportLegsClosed() {
 	for _, leg := range f.legs {
 		if leg.Options.Epoch == 0 {
 			continue
 		}
 		options := f.options
 		options.stream = leg.Name
-		if err := tellEnd(context.Background(), f.env, f.client, options, leg.Options.Epoch); err != nil {
+		if err := reportClosed(context.Background(), f.env, f.client, options, leg.Options.Epoch); err != nil {
 			f.talk.printf("the control plane was not told that writer %s has closed: %s", leg.Name, oneLine(err))
 		}
 	}
@@ -60,17 +60,17 @@ func (f *routeFeed) finish(err error) error {
 		"%d unknown, %d selected by no rule", f.count.acknowledged, f.count.bytes,
 		time.Since(f.talk.started).Round(time.Millisecond), f.talk.rate(&f.count), f.count.level, f.count.full,
 		f.count.unknown, f.unrouted)
-	if f.aside > 0 {
+	if f.unacknowledged > 0 {
 		f.talk.printf("%s to optional legs alone, which acknowledge nothing",
-			counted(f.aside, "record went", "records went"))
+			counted(f.unacknowledged, "record went", "records went"))
 	}
 	if err == nil && f.unrouted > 0 {
 		err = fmt.Errorf("%s nowhere: no rule of route %q selects their class and criticality",
 			counted(f.unrouted, "record went", "records went"), f.options.route)
 	}
-	if err == nil && f.aside > 0 && f.lost > 0 {
+	if err == nil && f.unacknowledged > 0 && f.lost > 0 {
 		err = fmt.Errorf("%s to optional legs of route %q alone, and %s dropped: not all of them are in a stream",
-			counted(f.aside, "record went", "records went"), f.options.route,
+			counted(f.unacknowledged, "record went", "records went"), f.options.route,
 			counted(f.lost, "record was", "records were"))
 	}
 	return err

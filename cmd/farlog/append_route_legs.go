@@ -104,7 +104,7 @@ func (f *routeFeed) awaitLegsFree(ctx context.Context) error {
 			}
 			options := f.options
 			options.stream = leg.Stream
-			if err := awaitFree(ctx, f.env, options, f.talk); err != nil {
+			if err := waitStreamFree(ctx, f.env, options, f.talk); err != nil {
 				return err
 			}
 		}

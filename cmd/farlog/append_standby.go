@@ -56,7 +56,7 @@ func standBy(ctx context.Context, env *environment, options appendOptions, talk 
 			talk.printf("standing by: nobody holds stream %s for writing, taking over", stream)
 			return nil
 		}
-		if silent := silence.look(response.GetStream(), time.Now()); hungAfter > 0 && silent >= hungAfter {
+		if silent := silence.update(response.GetStream(), time.Now()); hungAfter > 0 && silent >= hungAfter {
 			talk.printf("standing by: stream %s has brought neither record nor heartbeat for %s, taking over", stream,
 				silent.Round(time.Millisecond))
 			return nil
@@ -79,7 +79,7 @@ func standBy(ctx context.Context, env *environment, options appendOptions, talk 
 func prepareFor(status *api.StreamStatus, transport string) {
 	for _, ring := range status.GetRings() {
 		// what it takes is the same by any rail
-		if uri := reconcile.FarURI(ring.RemoteUris, transport, ring.Stream, 0); uri != "" {
+		if uri := reconcile.RemoteURI(ring.RemoteUris, transport, ring.Stream, 0); uri != "" {
 			_ = farlog.Prepare(uri)
 		}
 	}
@@ -94,9 +94,9 @@ type silence struct {
 	since  time.Time
 }
 
-// look tells how long the stream has been silent, as far as was seen: the time in which nobody tells of it (status is
+// update tells how long the stream has been silent, as far as was seen: the time in which nobody tells of it (status is
 // nil, or too few of its targets report) does not count.
-func (s *silence) look(status *api.StreamStatus, now time.Time) time.Duration {
+func (s *silence) update(status *api.StreamStatus, now time.Time) time.Duration {
 	seen, endLSN := 0, uint64(0)
 	for _, ring := range status.GetRings() {
 		if !isSeen(status, ring) {

@@ -65,7 +65,7 @@ func TestSilence(t *testing.T) {
 				DurableLsn: end,
 			})
 		}
-		return s.look(status, now)
+		return s.update(status, now)
 	}
 	all := []string{"a", "b", "c"}
 	for _, c := range []struct {
@@ -92,7 +92,7 @@ func TestSilence(t *testing.T) {
 		}
 	}
 	now = now.Add(time.Second)
-	if got := s.look(nil, now); got != 0 {
+	if got := s.update(nil, now); got != 0 {
 		t.Errorf("the control plane does not answer: %s", got)
 	}
 }

@@ -18,9 +18,9 @@ const heldPause = 100 * time.Millisecond
 // fencedPause is how often a writer whose input brings nothing asks whether it is fenced.
 const fencedPause = time.Second
 
-// awaitFree waits until no living writer holds the stream, for as long as a grant is waited for: a grant fences writers
-// on other hosts, and without --takeover a writer that lives is not taken from, wherever its ring is.
-func awaitFree(ctx context.Context, env *environment, options appendOptions, talk *appendTalk) error {
+// waitStreamFree waits until no living writer holds the stream, for as long as a grant is waited for: a grant fences
+// writers on other hosts, and without --takeover a writer that lives is not taken from, wherever its ring is.
+func waitStreamFree(ctx context.Context, env *environment, options appendOptions, talk *appendTalk) error {
 	isTold := false
 	for until := time.Now().Add(options.acquireTimeout); ; {
 		var status *api.StreamStatus
@@ -72,7 +72,7 @@ func holderOf(status *api.StreamStatus) *api.RingState {
 func fenceHere(place writerPlace) error {
 	_, uris := farlog.MemberURIs(place.uri)
 	for _, uri := range uris {
-		if isFarRing(uri) {
+		if isRemoteRing(uri) {
 			continue // its target has fenced it
 		}
 		// another fence is under way

@@ -56,8 +56,8 @@ func (a *acknowledgements) add(number uint64, p farlog.Position) error {
 	return a.write(number)
 }
 
-// refuse says that the record with this number in the input was not appended, and why.
-func (a *acknowledgements) refuse(number uint64, why string) error {
+// reject says that the record with this number in the input was not appended, and why.
+func (a *acknowledgements) reject(number uint64, why string) error {
 	switch a.kind {
 	case ackNone:
 		return nil
@@ -147,7 +147,7 @@ func boundText(most time.Duration) string {
 	return fmt.Sprintf(", at most %s (--deadline)", most)
 }
 
-func (t *appendTalk) refused(count uint64) {
+func (t *appendTalk) countRejected(count uint64) {
 	if t.isDue() {
 		t.printf("ring is full: %d records refused so far (policy reject)", count)
 	}

@@ -63,7 +63,7 @@ func (p *patientConn) again(ctx context.Context, call func() (mayAgain bool, err
 			final, err = err, nil
 		}
 		if status.Code(err) == codes.Unavailable {
-			p.told.Do(func() { p.tell(ctx) })
+			p.told.Do(func() { p.printWaiting(ctx) })
 		}
 		return struct{}{}, err
 	})
@@ -73,7 +73,7 @@ func (p *patientConn) again(ctx context.Context, call func() (mayAgain bool, err
 	return err
 }
 
-func (p *patientConn) tell(ctx context.Context) {
+func (p *patientConn) printWaiting(ctx context.Context) {
 	left := p.client.timeout
 	if deadline, isBounded := ctx.Deadline(); isBounded {
 		left = time.Until(deadline).Round(100 * time.Millisecond)

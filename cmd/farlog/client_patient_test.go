@@ -38,7 +38,7 @@ func (b *brief) Accept() (net.Conn, error) {
 	return conn, err
 }
 
-func (b *brief) hear(method string) error {
+func (b *brief) receive(method string) error {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
 	if b.asked = append(b.asked, method); len(b.asked) > b.breaks {
@@ -52,11 +52,11 @@ func (b *brief) hear(method string) error {
 }
 
 func (b *brief) ListStreams(context.Context, *api.ListStreamsRequest) (*api.ListStreamsResponse, error) {
-	return &api.ListStreamsResponse{}, b.hear("list")
+	return &api.ListStreamsResponse{}, b.receive("list")
 }
 
 func (b *brief) DeleteStream(context.Context, *api.DeleteStreamRequest) (*api.DeleteStreamResponse, error) {
-	return &api.DeleteStreamResponse{Deletion: &api.Deletion{StreamId: 7}}, b.hear("delete")
+	return &api.DeleteStreamResponse{Deletion: &api.Deletion{StreamId: 7}}, b.receive("delete")
 }
 
 // hearing is an error stream that says when somebody waits.

@@ -64,7 +64,7 @@ Exit code 0: nothing fails, there may be warnings. 1: something fails.`,
 }
 
 // connectionFindings tells what of connections to other hosts' namespaces does not suit a log. Each warning ends with
-// its cure.
+// its remedy.
 func connectionFindings() (findings []doctor.Finding) {
 	for _, device := range (nvmehost.Kernel{}).Devices() {
 		for _, warning := range device.Warnings {
@@ -118,8 +118,8 @@ func unreachedFinding(reason string, certificates []doctor.Finding) doctor.Findi
 		Check: "control plane", State: doctor.Fail, Reason: reason,
 		Remedy: "look at the log of farlogd control",
 	}
-	if short, cure, isThere := strings.Cut(reason, ": start one "); isThere {
-		finding.Reason, finding.Remedy = short, "start one "+cure
+	if short, remedy, isThere := strings.Cut(reason, ": start one "); isThere {
+		finding.Reason, finding.Remedy = short, "start one "+remedy
 	}
 	for _, one := range certificates {
 		if one.State == doctor.Fail && one.Remedy != "" {

@@ -41,12 +41,12 @@ func TestDoctor_Certificates(t *testing.T) {
 		}
 		const reason = "control plane 127.0.0.1:1 does not answer: start one (farlogd dev --data-dir DIR), or give " +
 			"--control HOST:PORT"
-		got, cure := unreachedFinding(reason, findings), "start one (farlogd dev"
+		got, remedy := unreachedFinding(reason, findings), "start one (farlogd dev"
 		if test.state == doctor.Fail {
-			cure = "farlog ca renew AUTHORITY-DIR " + env.tlsDir
+			remedy = "farlog ca renew AUTHORITY-DIR " + env.tlsDir
 		}
 		if got.State != doctor.Fail || got.Reason != "control plane 127.0.0.1:1 does not answer" ||
-			!strings.HasPrefix(got.Remedy, cure) {
+			!strings.HasPrefix(got.Remedy, remedy) {
 			t.Errorf("at %s: got %+v", test.at, got)
 		}
 	}

@@ -82,7 +82,7 @@ func applyFabric(ctx context.Context, env *environment, how applying) error {
 		return err
 	}
 	if len(file.problems) > 0 {
-		return tellProblems(env, how.path, file, "changed")
+		return printProblems(env, how.path, file, "changed")
 	}
 	isSo := len(answer.Changes) == 0
 	if how.wait > 0 {
@@ -119,7 +119,7 @@ func askAndApply(ctx context.Context, env *environment, client *controlClient, f
 				fmt.Fprintf(env.stderr, "farlog: the control plane was not asked what else is wrong: %s\n",
 					oneLine(client.explain(ctx, "", err)))
 			}
-			file.take(problems)
+			file.addProblems(problems)
 			file.more = more
 		}
 		if len(file.problems) > 0 || how.isDryRun || len(answer.Changes) == 0 {
@@ -190,7 +190,7 @@ func problemsIn(err error) (problems []*api.Problem, more int) {
 // problemsTold is how many are told: by then a reader sees what is wrong, as far as one mistake has made many.
 const problemsTold = 100
 
-func tellProblems(env *environment, path string, file *fabricFile, undone string) error {
+func printProblems(env *environment, path string, file *fabricFile, undone string) error {
 	told := file.problems[:min(len(file.problems), problemsTold)]
 	count := len(file.problems) + file.more
 	if env.isJSON() {

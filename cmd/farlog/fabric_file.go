@@ -166,9 +166,9 @@ func ruleOf(err error) string {
 	return err.Error()
 }
 
-// take adds what the control plane found, each at its place. What stands where something is wrong already follows from
-// that.
-func (f *fabricFile) take(problems []*api.Problem) {
+// addProblems adds what the control plane found, each at its place. What stands where something is wrong already
+// follows from that.
+func (f *fabricFile) addProblems(problems []*api.Problem) {
 	own := map[place]bool{}
 	for _, one := range f.problems {
 		own[place{one.Line, one.Column}] = true

@@ -29,7 +29,7 @@ streams:
 - just text
 router: x
 `))
-	file.take([]*api.Problem{
+	file.addProblems([]*api.Problem{
 		{Field: "fabric.streams[0].ring_size_bytes", Value: "67108864", Rule: "expected less"},
 		{Field: "fabric.streams[1].name", Value: `""`, Rule: "expected 1 to 63 letters"},
 		{Field: "fabric.streams[1].level", Value: "0", Rule: "follows from what was not read"},
@@ -230,7 +230,7 @@ func TestReadFabric_AnyText(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		text := strings.Join(rapid.SliceOfN(words, 0, 30).Draw(rt, "words"), "")
 		file := readFabric([]byte(text))
-		file.take([]*api.Problem{{Field: "fabric.streams[0].name", Rule: "x"}})
+		file.addProblems([]*api.Problem{{Field: "fabric.streams[0].name", Rule: "x"}})
 		for _, one := range file.problems {
 			if one.Line < 1 || one.Column < 1 || one.text() == "" {
 				rt.Fatalf("%q: %+v", text, one)
@@ -265,7 +265,7 @@ func TestTellProblems_MoreThanAnybodyReads(t *testing.T) {
 		})
 	}
 	stdout, stderr := new(strings.Builder), new(strings.Builder)
-	err := tellProblems(&environment{stdout: stdout, stderr: stderr, output: "json"}, "f.yaml", file, "changed")
+	err := printProblems(&environment{stdout: stdout, stderr: stderr, output: "json"}, "f.yaml", file, "changed")
 	if err == nil || err.Error() != "f.yaml: 10000 problems of which 100 are told, nothing is changed" {
 		t.Error(err)
 	}
@@ -278,7 +278,7 @@ func TestTellProblems_MoreThanAnybodyReads(t *testing.T) {
 	}
 	file.problems, file.more = file.problems[:1], 0
 	stdout.Reset()
-	if err := tellProblems(&environment{stdout: stdout, stderr: stderr, output: "json"}, "f.yaml", file,
+	if err := printProblems(&environment{stdout: stdout, stderr: stderr, output: "json"}, "f.yaml", file,
 		"changed"); err.Error() != "f.yaml: 1 problem, nothing is changed" ||
 		!strings.Contains(stdout.String(), `"more": 0`) {
 		t.Error(err, stdout)

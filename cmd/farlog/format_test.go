@@ -20,8 +20,8 @@ import (
 const hostile = "x\n2026-01-02T03:04:05Z  spiffe://farlog/farlog/admin/alice  Restore  -  OK" +
 	"\t\x1b[31m\x1b]0;\a\u009b\u202e\u2028"
 
-// A caller without a role is recorded with the name that he gave. It forges no act in the table, and the JSON has it as
-// it was.
+// A caller without a role is recorded with the name that he gave. It forges no audit event in the table, and the JSON
+// has it as it was.
 func TestAudit_NamesForgeNoRow(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	opened, err := store.Open(dir, store.Options{Create: true, SegmentBytes: 64 << 10})

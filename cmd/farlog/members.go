@@ -124,8 +124,8 @@ func (c *chunkedReader) ReadAt(p []byte, off int64) (int, error) {
 	return done, nil
 }
 
-// openFar opens the image of a ring on another host.
-func (m *memberReport) openFar(far *farReader) error {
+// openRemote opens the image of a ring on another host.
+func (m *memberReport) openRemote(far *remoteReader) error {
 	source, err := far.open(m.URI)
 	if err != nil {
 		return err
@@ -136,9 +136,9 @@ func (m *memberReport) openFar(far *farReader) error {
 }
 
 // open opens a member's image where it lies.
-func (m *memberReport) open(far *farReader) error {
+func (m *memberReport) open(far *remoteReader) error {
 	if isBehindNetwork(m.URI) {
-		return m.openFar(far)
+		return m.openRemote(far)
 	}
 	path, err := ringPath(m.URI)
 	if err != nil {
@@ -163,7 +163,7 @@ func openMembers(ctx context.Context, env *environment, uri, stream string) (*me
 		return nil, usageErrorf("%s: expected members:K and 2 to 9 URIs, separated by one space each, K of which an "+
 			"acknowledgement needs", uri)
 	}
-	var far *farReader
+	var far *remoteReader
 	switch isFar := slices.ContainsFunc(uris, isBehindNetwork); {
 	case isFar && stream == "":
 		return nil, usageErrorf("%s: rings on other hosts: expected --stream with the name of the stream, for which "+
@@ -172,7 +172,7 @@ func openMembers(ctx context.Context, env *environment, uri, stream string) (*me
 		return nil, usageErrorf("%s: --stream %s: none of the rings is on another host: expected no --stream", uri,
 			stream)
 	case isFar:
-		if far, err = openFarReader(ctx, env, stream, uris); err != nil {
+		if far, err = openRemoteReader(ctx, env, stream, uris); err != nil {
 			return nil, err
 		}
 	}
@@ -189,12 +189,12 @@ func openMembers(ctx context.Context, env *environment, uri, stream string) (*me
 				fmt.Errorf("%s: it is no member of the stream of %s: another salt, stream, capacity or align", one,
 					first.URI)
 		}
-		member.take(report, i+1)
+		member.addTo(report, i+1)
 	}
 	return report, nil
 }
 
-func (m *memberReport) take(report *membersReport, number int) {
+func (m *memberReport) addTo(report *membersReport, number int) {
 	superblock, start := m.image.Superblock, m.image.Start()
 	m.RingUUID, m.WriterEpoch, m.HeadLSN = superblock.RingUUID.String(), superblock.WriterEpoch, start.HeadLSN
 	if superblock.WriterEpoch > report.newest.WriterEpoch {
@@ -353,7 +353,7 @@ func (r *membersReport) compare(best *memberReport) {
 		}
 		if member.State == memberLacks {
 			common = append(common, member.CommonLSN)
-			r.judge(member, best, n, i+1)
+			r.compareMember(member, best, n, i+1)
 		}
 		if member.State == memberLost && r.Failure == "" {
 			r.Failure = fmt.Sprintf("member %d: %s", i+1, member.Text)
@@ -370,7 +370,7 @@ func (r *membersReport) compare(best *memberReport) {
 	}
 }
 
-func (r *membersReport) judge(member, best *memberReport, n, number int) {
+func (r *membersReport) compareMember(member, best *memberReport, n, number int) {
 	add := func(text string) { member.Text = strings.TrimPrefix(member.Text+"; "+text, "; ") }
 	switch {
 	case n < len(member.log) && n < len(best.log) && member.log[n].epoch == best.log[n].epoch:

@@ -80,7 +80,7 @@ func TestMerge_ReplayAndVerifyOfAStoreWithTwoStreams(t *testing.T) {
 	}
 	after, err := os.ReadFile(name)
 	if err != nil || string(after[4096:]) != string(before[4096:]) {
-		t.Fatalf("the order that was made anew has other bytes: %v", err)
+		t.Fatalf("the order that was made again has other bytes: %v", err)
 	}
 	if _, talk, code = runFarlog(t, "merge", dir, "--rebuild"); code != exitFailure ||
 		!strings.Contains(talk, "the order that is there goes further") || !strings.Contains(talk, "--final") {

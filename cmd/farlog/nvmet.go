@@ -80,12 +80,12 @@ Exit code 0: applied. With --dry-run 0: nothing to change, 1: there are changes.
 				return err
 			}
 			if mistake := config.Syntax(raw); mistake != nil {
-				return tellMistakes(env, path, fmt.Errorf("%w: expected the keys subsystems, ports and hosts in "+
+				return printMistakes(env, path, fmt.Errorf("%w: expected the keys subsystems, ports and hosts in "+
 					"YAML, as docs/reference/nvmet.md has them", mistake))
 			}
 			declared, err := nvmet.ReadDeclaration(raw)
 			if err != nil {
-				return tellMistakes(env, path, err)
+				return printMistakes(env, path, err)
 			}
 			return options.change(env, func(kernel *nvmet.Kernel, state *nvmet.State) (nvmet.Change, error) {
 				return nvmet.Apply(kernel, state, declared, options.isDryRun, time.Now())
@@ -97,8 +97,8 @@ Exit code 0: applied. With --dry-run 0: nothing to change, 1: there are changes.
 	return cmd
 }
 
-// tellMistakes has a line for each.
-func tellMistakes(env *environment, path string, err error) error {
+// printMistakes has a line for each.
+func printMistakes(env *environment, path string, err error) error {
 	lines := strings.Split(err.Error(), "\n")
 	for _, line := range lines {
 		fmt.Fprintf(env.stderr, "%s: %s\n", path, line)
@@ -136,7 +136,7 @@ stay connected. An attribute that this kernel does not have is skipped with a wa
 			}
 			saved, err := nvmet.ReadSaved(raw)
 			if err != nil {
-				return tellMistakes(env, args[0], err)
+				return printMistakes(env, args[0], err)
 			}
 			return options.change(env, func(kernel *nvmet.Kernel, _ *nvmet.State) (nvmet.Change, error) {
 				return nvmet.Restore(kernel, saved, options.isDryRun)

@@ -49,10 +49,10 @@ func runPlan(env *environment, path string) error {
 		return usageErrorf("%s has no section plan: docs/reference/plan.md has its keys", path)
 	}
 	if len(file.problems) > 0 {
-		return tellProblems(env, path, file, "planned")
+		return printProblems(env, path, file, "planned")
 	}
 	made := plan.Make(file.planned)
-	file.take(problemsOfPlan(made.Problems))
+	file.addProblems(problemsOfPlan(made.Problems))
 	if env.isJSON() {
 		err = env.writeJSON(struct {
 			plan.Plan
@@ -82,7 +82,7 @@ func (f *fabricFile) checkPlan() error {
 		find = plan.Check
 	}
 	problems, err := find(f.planned)
-	f.take(problemsOfPlan(problems))
+	f.addProblems(problemsOfPlan(problems))
 	return err
 }
 

@@ -26,7 +26,7 @@ const (
 // screen is a terminal that one program fills.
 type screen struct {
 	output *os.File
-	input  *os.File      // nil: no keys are heard
+	input  *os.File      // nil: no keys are received
 	before *unix.Termios // of the input
 	quit   chan struct{} // closed when q is pressed
 	leave  sync.Once
@@ -40,14 +40,14 @@ func openScreen(env *environment) (*screen, bool) {
 	}
 	s := &screen{output: output, quit: make(chan struct{})}
 	if input, ok := env.stdin.(*os.File); ok {
-		s.hearKeys(input)
+		s.readKeys(input)
 	}
 	io.WriteString(output, screenEnter)
 	return s, true
 }
 
-// hearKeys makes the terminal give each key at once, and listens for q.
-func (s *screen) hearKeys(input *os.File) {
+// readKeys makes the terminal give each key at once, and listens for q.
+func (s *screen) readKeys(input *os.File) {
 	before, err := unix.IoctlGetTermios(int(input.Fd()), unix.TCGETS)
 	if err != nil {
 		return // no terminal

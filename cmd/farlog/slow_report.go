@@ -52,7 +52,7 @@ func (r *slowReporter) run(ctx context.Context, newest <-chan *api.SlowConsumer)
 	for {
 		select {
 		case told := <-newest:
-			if !pause(ctx, r.tell(ctx, told)) {
+			if !pause(ctx, r.report(ctx, told)) {
 				return
 			}
 		case <-ctx.Done():
@@ -61,8 +61,8 @@ func (r *slowReporter) run(ctx context.Context, newest <-chan *api.SlowConsumer)
 	}
 }
 
-// tell gives the time until the next report.
-func (r *slowReporter) tell(ctx context.Context, told *api.SlowConsumer) time.Duration {
+// report gives the time until the next report.
+func (r *slowReporter) report(ctx context.Context, told *api.SlowConsumer) time.Duration {
 	ctx, cancel := context.WithTimeout(ctx, slowReportTimeout)
 	defer cancel()
 	client := r.client

@@ -102,7 +102,7 @@ func printStatus(ctx context.Context, env *environment, writer io.Writer, args [
 	return nil
 }
 
-// isFailing says which conditions a probe has to hear of.
+// isFailing says which conditions a probe has to learn of.
 func isFailing(condition api.Condition) bool {
 	switch condition {
 	case api.Condition_CONDITION_OK, api.Condition_CONDITION_WARN, api.Condition_CONDITION_PENDING,

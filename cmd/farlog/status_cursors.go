@@ -14,7 +14,7 @@ func (r *statusRow) addMembers(status *api.StreamStatus) {
 	if r.Rings == 1 {
 		return
 	}
-	rings := tellingRings(status, r.Needed)
+	rings := reportingRings(status, r.Needed)
 	if len(rings) < r.Needed {
 		r.DurableLSN = r.HeadLSN
 		return
@@ -37,8 +37,8 @@ func (r *statusRow) addMembers(status *api.StreamStatus) {
 	}
 }
 
-// tellingRings are those of the newest epoch; when they are too few, all that there are.
-func tellingRings(status *api.StreamStatus, needed int) (rings []*api.RingState) {
+// reportingRings are those of the newest epoch; when they are too few, all that there are.
+func reportingRings(status *api.StreamStatus, needed int) (rings []*api.RingState) {
 	newest := uint32(0)
 	for _, ring := range status.Rings {
 		if len(ring.RingUuid) > 0 {

@@ -102,7 +102,7 @@ func TestIsFailing_ProbesHearOfWhatNeedsAHand(t *testing.T) {
 		}
 	}
 	if len(failing) != len(api.Condition_name)-1 {
-		t.Error("a condition was added: decide whether a probe has to hear of it")
+		t.Error("a condition was added: decide whether a probe has to learn of it")
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 // The wear of the most worn device below a stream's rings is told where a target tells it, and else that nobody does:
-// by status, by top where the screen has room, and to programs as null.
+// by status, by top where the screen has space, and to programs as null.
 func TestStatus_Wear(t *testing.T) {
 	status := &api.StreamStatus{Stream: &api.Stream{Spec: &api.StreamSpec{Name: "desk7/orders"}}}
 	told := &api.StreamStatus{

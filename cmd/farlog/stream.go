@@ -267,8 +267,8 @@ func newStreamShowCommand(env *environment) *cobra.Command {
 	}
 }
 
-// isFarRing tells the URI of one ring on another host.
-func isFarRing(uri string) bool {
+// isRemoteRing tells the URI of one ring on another host.
+func isRemoteRing(uri string) bool {
 	return strings.HasPrefix(uri, "ofi:") || strings.HasPrefix(uri, "verbs:")
 }
 
@@ -294,9 +294,9 @@ func showStream(env *environment, status *api.StreamStatus) error {
 	if holder := status.LastGrant.GetHolder(); holder != nil {
 		line("last grant", "host %s pid %d %s at %s", holder.Host, holder.Pid, holder.Name,
 			status.LastGrant.GrantTime.AsTime().Format(time.RFC3339))
-		line("writer", "%s", writerTermsText(status.LastGrant))
+		line("writer", "%s", writerSettingsText(status.LastGrant))
 		for _, member := range status.LastGrant.Members {
-			if isFarRing(member.Uri) {
+			if isRemoteRing(member.Uri) {
 				line("writer connects to", "%s", member.Uri)
 			}
 		}

@@ -43,7 +43,7 @@ func grantStream(ctx context.Context, env *environment, options appendOptions) e
 		return usageErrorf("--transport %q: expected verbs or ofi", options.transport)
 	}
 	if !options.isTakeover {
-		if err := awaitFree(ctx, env, options, newAppendTalk(env.stderr)); err != nil {
+		if err := waitStreamFree(ctx, env, options, newAppendTalk(env.stderr)); err != nil {
 			return err
 		}
 	}

@@ -214,7 +214,7 @@ func runTail(ctx context.Context, env *environment, options tailOptions) error {
 	}
 	defer t.consumer.Close()
 	for ctx.Err() == nil {
-		if err := t.renewal.take(t); err != nil {
+		if err := t.renewal.applyRenewal(t); err != nil {
 			return errors.Join(err, t.commit())
 		}
 		isMore, err := t.step()
@@ -252,13 +252,13 @@ func (t *tailer) configure(ctx context.Context, options tailOptions) (consume.Co
 	}
 	var place writerPlace
 	switch {
-	case !isFarURI(config.RingURI), config.Token != nil, config.Members != nil:
+	case !isRemoteURI(config.RingURI), config.Token != nil, config.Members != nil:
 	case options.tokenFile == "":
 		return config, usageErrorf("--ring %q is on another host: expected --token-file with a reader's grant, or "+
 			"farlog tail on the target's host; what was drained is in the store (farlog dump, farlog replay)",
 			config.RingURI)
 	default:
-		if err := place.takeToken(options.tokenFile); err != nil {
+		if err := place.readToken(options.tokenFile); err != nil {
 			return config, err
 		}
 		config.Token, config.Members = place.options.Token, place.options.Members

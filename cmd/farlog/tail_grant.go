@@ -109,9 +109,9 @@ func (r *tailRenewal) run(ctx context.Context, place readerPlace) {
 	}
 }
 
-// take gives what came of it to the consumer, and says when there is no grant to be had, and when there is again. Safe
-// with nil.
-func (r *tailRenewal) take(t *tailer) error {
+// applyRenewal gives what came of it to the consumer, and says when there is no grant to be had, and when there is
+// again. Safe with nil.
+func (r *tailRenewal) applyRenewal(t *tailer) error {
 	if r == nil {
 		return nil
 	}

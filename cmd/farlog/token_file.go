@@ -57,8 +57,8 @@ func writeTokenFile(path string, place writerPlace) error {
 	return errors.Join(err, file.Close())
 }
 
-// takeToken reads the grant. What is wrong with the file is told without what is in it.
-func (p *writerPlace) takeToken(path string) error {
+// readToken reads the grant. What is wrong with the file is told without what is in it.
+func (p *writerPlace) readToken(path string) error {
 	info, err := os.Stat(path)
 	if err != nil {
 		return fmt.Errorf("token file: %w", err)

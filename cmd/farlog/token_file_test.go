@@ -19,7 +19,7 @@ func TestTakeToken_NoRingUUIDIsRefusedByName(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		err := new(writerPlace).takeToken(path)
+		err := new(writerPlace).readToken(path)
 		if refused != (err != nil && strings.Contains(err.Error(), "expected a ring_uuid")) || !refused && err != nil {
 			t.Errorf("%s: refused %v, got %v", text, refused, err)
 		}

@@ -99,7 +99,7 @@ type top struct {
 
 func (t *top) run(ctx context.Context) error {
 	if t.isOnce {
-		t.look(ctx)
+		t.fetchStreams(ctx)
 		if t.failure != nil {
 			return t.failure
 		}
@@ -116,7 +116,7 @@ func (t *top) run(ctx context.Context) error {
 // repeat prints table after table, for programs.
 func (t *top) repeat(ctx context.Context) error {
 	for {
-		t.look(ctx)
+		t.fetchStreams(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -142,7 +142,7 @@ func (t *top) live(ctx context.Context, screen *screen) error {
 	defer tick.Stop()
 	for isDue := true; ; {
 		if isDue {
-			t.look(ctx)
+			t.fetchStreams(ctx)
 		}
 		if ctx.Err() != nil {
 			return nil
@@ -163,8 +163,8 @@ func (t *top) live(ctx context.Context, screen *screen) error {
 	}
 }
 
-// look asks the control plane. What was told before stays when it does not answer.
-func (t *top) look(ctx context.Context) {
+// fetchStreams asks the control plane. What was told before stays when it does not answer.
+func (t *top) fetchStreams(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, t.client.timeout)
 	defer cancel()
 	var rows []statusRow

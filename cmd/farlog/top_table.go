@@ -92,7 +92,7 @@ func humanRate(count float64) string {
 	return threeDigits(count/1e9) + "G"
 }
 
-// fitting are the columns that there is room for; the stream's takes what is left, as far as a name can be long.
+// fitting are the columns that there is space for; the stream's takes what is left, as far as a name can be long.
 func fitting(columns int) []topColumn {
 	for rank := len(topColumns); ; rank-- {
 		var chosen []topColumn
@@ -113,9 +113,9 @@ func fitting(columns int) []topColumn {
 func (t *top) lines(size screenSize, isColoured bool) []string {
 	columns := fitting(size.columns)
 	lines := []string{cut(t.headline(), size.columns), t.heads(columns, size.columns, isColoured)}
-	room := size.rows - len(lines)
+	space := size.rows - len(lines)
 	for i, row := range t.rows {
-		if i == room-1 && len(t.rows) > room {
+		if i == space-1 && len(t.rows) > space {
 			lines = append(lines, cut(fmt.Sprintf("… and %d more: a higher screen, or farlog top --once",
 				len(t.rows)-i), size.columns))
 			break

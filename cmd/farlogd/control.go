@@ -57,7 +57,7 @@ func (d *daemon) openControl(ctx context.Context) error {
 	return d.announceSecurity()
 }
 
-// listenControl takes the port of the control plane; whoever knocks waits until it is served.
+// listenControl takes the port of the control plane; whoever connects waits until it is served.
 func (d *daemon) listenControl() error {
 	if !d.settings.has(roleControl) {
 		return nil

@@ -114,7 +114,7 @@ func (s *counterSweep) sweep() {
 		if !countersName.MatchString(name) {
 			continue
 		}
-		ended, isRemoved := s.look(name)
+		ended, isRemoved := s.sweepFile(name)
 		if isRemoved {
 			removed++
 		} else if ended != nil {
@@ -128,8 +128,8 @@ func (s *counterSweep) sweep() {
 	}
 }
 
-// look removes a file that nobody has held for long enough; nil: its writer lives, or it cannot be looked at.
-func (s *counterSweep) look(name string) (ended *endedCounters, isRemoved bool) {
+// sweepFile removes a file that nobody has held for long enough; nil: its writer lives, or it cannot be looked at.
+func (s *counterSweep) sweepFile(name string) (ended *endedCounters, isRemoved bool) {
 	path := filepath.Join(s.dir, name)
 	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {

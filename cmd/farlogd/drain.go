@@ -262,7 +262,7 @@ func (r *drainRole) drainConfig(worker *drainWorker) drain.Config {
 		BatchBytes: int(r.settings.batchBytes), PollInterval: r.settings.pollInterval, Tails: r.tails,
 		OnOpen: worker.keepAppender,
 		OnProgress: func(progress drain.Progress) {
-			worker.keep(progress)
+			worker.setProgress(progress)
 			if progress.Batches > batches {
 				batches = progress.Batches
 				r.metrics.OnSync(stream, progress.SyncDuration)
@@ -309,7 +309,7 @@ func (r *drainRole) report(ctx context.Context) {
 func (r *drainRole) state() *api.DrainState {
 	state := &api.DrainState{Agent: r.self(), ReportTime: timestamppb.Now(), StoreDir: r.store.Dir()}
 	for _, worker := range r.list() {
-		progress, failure := worker.look()
+		progress, failure := worker.snapshot()
 		failure = cmp.Or(failure, progress.Suspect, progress.ForgedText)
 		state.Progress = append(state.Progress, &api.DrainProgress{
 			Stream: worker.assignment.Stream, RingUuid: worker.assignment.RingUuid,
@@ -324,14 +324,14 @@ func (r *drainRole) state() *api.DrainState {
 func (r *drainRole) samples() []metrics.DrainSample {
 	var samples []metrics.DrainSample
 	for _, worker := range r.list() {
-		progress, failure := worker.look()
+		progress, failure := worker.snapshot()
 		samples = append(samples, metrics.DrainSample{
 			Stream: worker.assignment.Stream, StoredLSN: progress.StoredLSN, HeadLSN: progress.HeadLSN,
 			Records: progress.Records,
 			Bytes:   progress.Bytes, Batches: progress.Batches, Duplicates: progress.Duplicates,
 			LagBytes: progress.LagBytes,
 			LagAge:   progress.LagAge, UnconfirmedBytes: progress.UnconfirmedBytes, IsFailing: failure != "",
-			IsSuspect: progress.Suspect != "", Forged: progress.Forged, IsGap: worker.standsBeforeGap(),
+			IsSuspect: progress.Suspect != "", Forged: progress.Forged, IsGap: worker.isBlocked(),
 		})
 	}
 	return samples
@@ -340,7 +340,7 @@ func (r *drainRole) samples() []metrics.DrainSample {
 func (r *drainRole) healthy() error {
 	errs := []error{r.merging.healthy(), r.link.healthy()}
 	for _, worker := range r.list() {
-		if _, failure := worker.look(); failure != "" {
+		if _, failure := worker.snapshot(); failure != "" {
 			errs = append(errs, fmt.Errorf("drain of stream %s: %s", worker.assignment.Stream, failure))
 		}
 	}
@@ -381,7 +381,7 @@ func (r *drainRole) recall() ([]*api.Assignment, error) {
 	return message.Assignments, nil
 }
 
-func (w *drainWorker) keep(progress drain.Progress) {
+func (w *drainWorker) setProgress(progress drain.Progress) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	w.progress, w.failure = progress, progress.LastError
@@ -393,14 +393,14 @@ func (w *drainWorker) fail(text string, isGap bool) {
 	w.failure, w.isGap = text, isGap
 }
 
-func (w *drainWorker) look() (drain.Progress, string) {
+func (w *drainWorker) snapshot() (drain.Progress, string) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	return w.progress, w.failure
 }
 
-// standsBeforeGap reports whether the failure is that something is missing.
-func (w *drainWorker) standsBeforeGap() bool {
+// isBlocked reports whether the failure is that something is missing.
+func (w *drainWorker) isBlocked() bool {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	return w.isGap && w.failure != ""

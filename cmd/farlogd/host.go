@@ -86,7 +86,7 @@ func (d *daemon) openHost(context.Context) error {
 	role.client = api.NewControlServiceClient(conn)
 	role.meter = &pathMeter{
 		client: api.NewHostServiceClient(conn), host: d.settings.hostName, logger: role.logger,
-		link: d.newLink(roleHost), tell: role.tell,
+		link: d.newLink(roleHost), tell: role.writerStates,
 	}
 	role.recall()
 	role.server, err = hostagent.Listen(hostagent.Config{
@@ -175,7 +175,7 @@ func grantOf(granted *api.Grant) (hostagent.Grant, error) {
 		return hostagent.Grant{}, fmt.Errorf("grant for stream %q names no ring", granted.GetStream())
 	}
 	var uris []string
-	grant := hostagent.Grant{Epoch: granted.Epoch, Terms: termsOf(&api.WriterSettings{
+	grant := hostagent.Grant{Epoch: granted.Epoch, Terms: settingsOf(&api.WriterSettings{
 		Level:  granted.Level,
 		Policy: granted.Policy, Deadline: granted.Deadline,
 	})}
@@ -248,7 +248,7 @@ func (r *hostRole) sample(hasWriters bool) metrics.HostSample {
 	}
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	for _, one := range r.look(time.Now()) {
+	for _, one := range r.readCounters(time.Now()) {
 		members, _ := farlog.ReadMemberCounters(r.settings.countersDir, one.uuid) // of the same file
 		sample.Writers = append(sample.Writers, metrics.HostWriterSample{
 			Stream: one.stream, Target: one.writer.Target, Level: one.writer.Level,

@@ -24,7 +24,7 @@ func (r *hostRole) extend(ctx context.Context, request hostagent.ExtendRequest) 
 	error,
 ) {
 	response, err := r.client.ExtendWriter(ctx, &api.ExtendWriterRequest{
-		Running: runningTerms(request.Running), Closed: request.IsClosed,
+		Running: runningSettings(request.Running), Closed: request.IsClosed,
 		Stream: request.Stream, Epoch: request.Epoch, Transport: request.Transport, RingUuids: request.RingUUIDs,
 		Holder: &api.Holder{
 			Host: r.settings.hostName, Pid: uint32(request.PID),
@@ -45,7 +45,7 @@ func (r *hostRole) extend(ctx context.Context, request hostagent.ExtendRequest) 
 			RingUUID: [16]byte(one.Ring.RingUuid), Token: one.Ring.Token,
 		})
 	}
-	return extensions, termsOf(response.Declared), nil
+	return extensions, settingsOf(response.Declared), nil
 }
 
 // check asks the control plane for many writers of this host whether anything is to be told to one of them.
@@ -54,8 +54,8 @@ func (r *hostRole) check(ctx context.Context, writers []hostagent.Known) (change
 	for _, one := range writers {
 		request.Writers = append(request.Writers, &api.RunningWriter{
 			Stream: one.Stream, Epoch: one.Epoch,
-			Pid: uint32(one.PID), RingUuids: one.RingUUIDs, Running: runningTerms(one.Running),
-			Declared: runningTerms(&one.Declared),
+			Pid: uint32(one.PID), RingUuids: one.RingUUIDs, Running: runningSettings(one.Running),
+			Declared: runningSettings(&one.Declared),
 		})
 	}
 	response, err := r.client.CheckWriters(ctx, request)
@@ -77,7 +77,7 @@ func (r *hostRole) watch(ctx context.Context, onTold func([]hostagent.Told, []st
 		for _, one := range message.Writers {
 			told = append(told, hostagent.Told{
 				Stream: one.Stream, Epoch: one.Epoch, PID: int32(one.Pid),
-				Declared: termsOf(one.Declared), Running: termsOf(one.Running), RingUUIDs: one.RingUuids,
+				Declared: settingsOf(one.Declared), Running: settingsOf(one.Running), RingUUIDs: one.RingUuids,
 			})
 		}
 		onTold(told, message.Gone, message.Snapshot)
@@ -102,8 +102,8 @@ func (r *hostRole) watch(ctx context.Context, onTold func([]hostagent.Told, []st
 	})
 }
 
-// termsOf is what was declared, as the C library numbers it.
-func termsOf(declared *api.WriterSettings) hostagent.Terms {
+// settingsOf is what was declared, as the C library numbers it.
+func settingsOf(declared *api.WriterSettings) hostagent.Terms {
 	policy := farlog.PolicyBlock
 	if declared.GetPolicy() == api.Policy_POLICY_REJECT {
 		policy = farlog.PolicyReject
@@ -114,7 +114,7 @@ func termsOf(declared *api.WriterSettings) hostagent.Terms {
 	}
 }
 
-func runningTerms(running *hostagent.Terms) *api.WriterSettings {
+func runningSettings(running *hostagent.Terms) *api.WriterSettings {
 	if running == nil {
 		return nil
 	}

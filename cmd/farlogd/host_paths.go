@@ -35,7 +35,7 @@ type pathMeter struct {
 	told        string // the failure that was written down last; of the goroutine that measures
 }
 
-// run measures and reports until ctx is done. A listener that it hears of for the first time is measured and told at
+// run measures and reports until ctx is done. A listener that it learns of for the first time is measured and told at
 // once.
 func (m *pathMeter) run(ctx context.Context) {
 	for ctx.Err() == nil {

@@ -65,7 +65,7 @@ func startAgent(t *testing.T, socket string, acquire func(context.Context, hosta
 }
 
 // An agent that is restarted while a program opens a stream is waited for: one that is not there yet, one that left
-// its socket behind, and one that has heard the question and goes without an answer.
+// its socket behind, and one that has received the question and goes without an answer.
 func TestAgent_StartedAnewDuringAnOpening(t *testing.T) {
 	dir, err := os.MkdirTemp("", "agent-") // whose path is short enough for a socket
 	if err != nil {
@@ -114,7 +114,7 @@ func TestAgent_StartedAnewDuringAnOpening(t *testing.T) {
 	notYet("its agent has gone", opened)
 	stop = startAgent(t, socket, acquire)
 	if err := <-opened; err != nil {
-		t.Errorf("an agent that was started anew: %v", err)
+		t.Errorf("an agent that was started again: %v", err)
 	}
 	stop()
 	_, err = farlog.OpenWriter("farlog://a?agent="+filepath.Join(dir, "nowhere", "s"), farlog.WriterOptions{})

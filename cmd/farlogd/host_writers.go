@@ -51,9 +51,9 @@ func (c counts) rates(before counts) (records, bytes float64) {
 	return float64(c.records-before.records) / elapsed, float64(c.appendedLSN-before.appendedLSN) / elapsed
 }
 
-// look reads the counters of all writers that are known here. Those of one that has not opened yet are left out, and
-// all of a host that was restarted. The caller holds the mutex.
-func (r *hostRole) look(now time.Time) (all []counted) {
+// readCounters reads the counters of all writers that are known here. Those of one that has not opened yet are left
+// out, and all of a host that was restarted. The caller holds the mutex.
+func (r *hostRole) readCounters(now time.Time) (all []counted) {
 	for stream, writer := range r.writers {
 		uuid, err := hex.DecodeString(writer.RingUUID)
 		if err != nil || len(uuid) != 16 {
@@ -69,7 +69,7 @@ func (r *hostRole) look(now time.Time) (all []counted) {
 		if r.stalls[stream] == nil {
 			r.stalls[stream] = new(farlog.Stall)
 		}
-		one.stalledFor = r.stalls[stream].Look(one.counters, now)
+		one.stalledFor = r.stalls[stream].Update(one.counters, now)
 		if one.isDead = !isCounting(r.settings.countersDir, writer.RingUUID); one.isDead {
 			one.stalledFor = 0
 		}
@@ -79,12 +79,12 @@ func (r *hostRole) look(now time.Time) (all []counted) {
 	return all
 }
 
-// tell lists the writers of this host for the control plane: those first to which no acknowledgement has come for
-// longest, then by name. Rates are since it was told last.
-func (r *hostRole) tell(now time.Time) (told []*api.HostWriter) {
+// writerStates lists the writers of this host for the control plane: those first to which no acknowledgement has come
+// for longest, then by name. Rates are since it was told last.
+func (r *hostRole) writerStates(now time.Time) (told []*api.HostWriter) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	all, seen := r.look(now), make(map[string]counts)
+	all, seen := r.readCounters(now), make(map[string]counts)
 	slices.SortStableFunc(all, func(a, b counted) int { return cmp.Compare(b.stalledFor, a.stalledFor) })
 	for _, one := range all[:min(len(all), writersListed)] {
 		at := counts{one.counters.Epoch(), one.counters.RecordCount(), one.counters.AppendedLSN(), now}

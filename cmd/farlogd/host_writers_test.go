@@ -45,14 +45,14 @@ func TestHostRole_StalledWriters(t *testing.T) {
 		writers: map[string]hostWriter{"a": {RingUUID: uuid}, "b": {RingUUID: "not opened yet"}},
 	}
 	began := time.Now().Add(-time.Minute) // so that what is told now is a minute old
-	if all := role.look(began); len(all) != 1 || all[0].stalledFor != 0 {
+	if all := role.readCounters(began); len(all) != 1 || all[0].stalledFor != 0 {
 		t.Errorf("the first look: %+v", all)
 	}
-	if all := role.look(began.Add(2 * time.Second)); len(all) != 1 || all[0].stalledFor != 2*time.Second ||
+	if all := role.readCounters(began.Add(2 * time.Second)); len(all) != 1 || all[0].stalledFor != 2*time.Second ||
 		all[0].stream != "a" {
 		t.Errorf("2 s later: %+v", all)
 	}
-	told := role.tell(time.Now())
+	told := role.writerStates(time.Now())
 	if len(told) != 1 || told[0].Stream != "a" || told[0].Epoch != 3 ||
 		told[0].StalledFor.AsDuration() < stalledLeast ||
 		told[0].Counters.Records != 100 ||
@@ -60,18 +60,19 @@ func TestHostRole_StalledWriters(t *testing.T) {
 		t.Errorf("told %v", told)
 	}
 	write(4096+1000, 3, 150)
-	if told = role.tell(time.Now().Add(time.Hour)); len(told) != 1 ||
+	if told = role.writerStates(time.Now().Add(time.Hour)); len(told) != 1 ||
 		!isAbout(told[0].Counters.AppendRateRecords, 50.0/3600) ||
 		!isAbout(told[0].Counters.AppendRateBytes, 1000.0/3600) {
 		t.Errorf("50 records in an hour: %v", told)
 	}
 	write(8192, 4, 200)
-	if told = role.tell(time.Now().Add(2 * time.Hour)); len(told) != 1 || told[0].Counters.AppendRateRecords != 0 {
+	if told = role.writerStates(time.Now().Add(2 * time.Hour)); len(told) != 1 ||
+		told[0].Counters.AppendRateRecords != 0 {
 		t.Errorf("another writer: %v", told)
 	}
 	write(9192, 4, 300)
 	writer.Close()
-	if told = role.tell(time.Now().Add(3 * time.Hour)); len(told) != 1 || told[0].StalledFor != nil ||
+	if told = role.writerStates(time.Now().Add(3 * time.Hour)); len(told) != 1 || told[0].StalledFor != nil ||
 		told[0].Counters.AppendRateRecords != 0 || told[0].Counters.Records != 300 {
 		t.Errorf("of a dead writer: %v", told)
 	}

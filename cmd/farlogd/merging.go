@@ -58,7 +58,7 @@ func (m *merging) run(ctx context.Context) {
 func (m *merging) once(ctx context.Context) error {
 	merger, err := merge.Open(m.store, merge.Options{LateLimit: m.late})
 	if err == nil {
-		err = merger.Run(ctx, m.keep)
+		err = merger.Run(ctx, m.setProgress)
 		if closeErr := merger.Close(); err == nil {
 			err = closeErr
 		}
@@ -73,7 +73,7 @@ func (m *merging) once(ctx context.Context) error {
 	return err
 }
 
-func (m *merging) keep(progress merge.Progress) {
+func (m *merging) setProgress(progress merge.Progress) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
 	if progress.Late > m.progress.Late {

@@ -64,7 +64,7 @@ func (l *lifecycle) apply(e *event) {
 	case actRefused:
 		l.checkOrderKnown(e)
 		l.answer(e)
-		l.takeStatus(e.status)
+		l.applyStatus(e.status)
 	case actQuestion, actNone:
 		l.checkOrderKnown(e)
 	default:
@@ -111,24 +111,24 @@ func (l *lifecycle) applyReport(e *event) {
 	l.checkQuantities(e)
 	l.checkAvgPx(e)
 	l.checkStatus(e)
-	l.settle(e)
+	l.saveReport(e)
 }
 
-// settle takes over what the report says, right or wrong: the next report is held against this one.
-func (l *lifecycle) settle(e *event) {
+// saveReport keeps what the report says, right or wrong: the next report is held against this one.
+func (l *lifecycle) saveReport(e *event) {
 	if e.has&hasCumQty != 0 {
 		l.cumQty = e.cumQty
 	}
 	if e.act == actBust || e.act == actReplaced || l.end == '3' {
 		l.end = 0 // a filled order lives on after a bust or with more quantity, one done for the day on the next day
 	}
-	l.takeStatus(e.status)
+	l.applyStatus(e.status)
 	o := &l.order
 	o.OrderQty, o.CumQty, o.LeavesQty, o.AvgPx = Number(l.orderQty), Number(l.cumQty), Number(e.leavesQty),
 		Number(e.avgPx)
 }
 
-func (l *lifecycle) takeStatus(status byte) {
+func (l *lifecycle) applyStatus(status byte) {
 	if status == 0 {
 		return
 	}

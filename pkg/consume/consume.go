@@ -268,7 +268,7 @@ func (c *Consumer) Commit() error {
 	if c.config.Position == nil || !c.isPlace {
 		return nil
 	}
-	return c.config.Position.keep(store.Position{
+	return c.config.Position.save(store.Position{
 		Stream: c.config.Stream, Generation: c.place.Generation, Epoch: c.place.Epoch,
 		LSN: c.place.LSN, NextLSN: c.nextLSN,
 	})
@@ -314,8 +314,8 @@ func (c *Consumer) next() (Item, error) {
 		item, err := c.history.Next()
 		if err == nil {
 			c.behind = false
-			c.tellRewound(item.Place())
-			c.take(item.Place(), item.LSN+item.Extent(c.alignOf(item.Generation)))
+			c.noteRewound(item.Place())
+			c.moveTo(item.Place(), item.LSN+item.Extent(c.alignOf(item.Generation)))
 			return Item{Header: item.Header, Key: item.Key, Payload: item.Payload, Place: c.place}, nil
 		}
 		if !errors.Is(err, io.EOF) {
@@ -333,6 +333,6 @@ func (c *Consumer) next() (Item, error) {
 	}
 }
 
-func (c *Consumer) take(place store.Place, nextLSN uint64) {
+func (c *Consumer) moveTo(place store.Place, nextLSN uint64) {
 	c.place, c.nextLSN, c.isPlace, c.isNext = place, nextLSN, true, true
 }

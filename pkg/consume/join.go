@@ -168,8 +168,8 @@ func (c *Consumer) fromRing() (Item, bool, error) {
 		if c.isPlace && !c.place.IsBefore(place) {
 			continue
 		}
-		c.tellRewound(place)
-		c.take(place, h.LSN+h.Extent(c.align))
+		c.noteRewound(place)
+		c.moveTo(place, h.LSN+h.Extent(c.align))
 		item := Item{Header: h, Place: place, IsLive: true}
 		if !h.Flags.IsPad() {
 			keyEnd := record.HeaderLen + int(h.KeyLen)
@@ -180,9 +180,9 @@ func (c *Consumer) fromRing() (Item, bool, error) {
 	return Item{}, false, c.readRing()
 }
 
-// tellRewound says that the log went back behind what was read, before the first record that is there now, in the ring
+// noteRewound says that the log went back behind what was read, before the first record that is there now, in the ring
 // or, when that was drained meanwhile, in the store.
-func (c *Consumer) tellRewound(next store.Place) {
+func (c *Consumer) noteRewound(next store.Place) {
 	if c.isPlace && c.place.LSN != 0 && next.LSN < c.nextLSN && next.Epoch > c.place.Epoch &&
 		next.Generation == c.place.Generation {
 		c.config.OnNotice(Notice{Kind: NoticeRewound, FromLSN: next.LSN, Epoch: next.Epoch})
@@ -199,19 +199,19 @@ func (c *Consumer) readRing() error {
 	case errors.Is(err, farlog.ErrOverrun):
 		return c.overrun()
 	case errors.Is(err, farlog.ErrNotYet):
-		c.tellLost(batch.FirstLSN) // also when nothing follows: it may be the day's last burst
+		c.noteLost(batch.FirstLSN) // also when nothing follows: it may be the day's last burst
 		return err
 	case err != nil:
 		return fmt.Errorf("read ring %q at lsn %d: %w", c.config.RingURI, batch.FirstLSN, err)
 	}
-	c.tellLost(batch.FirstLSN)
+	c.noteLost(batch.FirstLSN)
 	c.batch = batch.Bytes
 	return nil
 }
 
-// tellLost says what is missing below the place where the ring is read: only at the head of one that was opened again
+// noteLost says what is missing below the place where the ring is read: only at the head of one that was opened again
 // without a store.
-func (c *Consumer) tellLost(firstLSN uint64) {
+func (c *Consumer) noteLost(firstLSN uint64) {
 	if !c.isNext || firstLSN <= c.nextLSN {
 		return
 	}

@@ -58,8 +58,8 @@ func (p *Position) Close() error { return p.lock.Close() }
 
 func (p *Position) isThere() bool { return p.saved.Format != "" }
 
-// keep replaces the file, durably.
-func (p *Position) keep(now store.Position) error {
+// save replaces the file, durably.
+func (p *Position) save(now store.Position) error {
 	now.Format, now.Version = p.saved.Format, p.saved.Version
 	if now == p.saved && p.isThere() {
 		return nil

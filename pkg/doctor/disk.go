@@ -22,21 +22,21 @@ const (
 	syncSlow    = 10 * time.Millisecond
 )
 
-// Disk looks at a directory for rings or a store: what is below it, the room, and how long a sync takes. It writes one
-// small file there and removes it.
+// Disk looks at a directory for rings or a store: what is below it, the free space, and how long a sync takes. It
+// writes one small file there and removes it.
 func (h Host) Disk(dir string) []Finding {
 	name := "disk " + dir
-	var room unix.Statfs_t
-	if err := unix.Statfs(dir, &room); err != nil {
+	var stat unix.Statfs_t
+	if err := unix.Statfs(dir, &stat); err != nil {
 		return []Finding{{name, Fail, err.Error(), "mkdir -p " + dir}}
 	}
-	if room.Type == tmpfsMagic {
+	if stat.Type == tmpfsMagic {
 		return []Finding{{
 			name, Fail, "tmpfs: nothing on it survives a restart of the host",
 			"give a directory on a disk, or on persistent memory",
 		}}
 	}
-	findings := []Finding{freeFinding(name, room.Bavail*uint64(room.Bsize)), h.cache(name, dir)}
+	findings := []Finding{freeFinding(name, stat.Bavail*uint64(stat.Bsize)), h.cache(name, dir)}
 	took, err := measureSync(dir)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
@@ -64,11 +64,11 @@ func (h Host) Disk(dir string) []Finding {
 func freeFinding(name string, free uint64) Finding {
 	if free < freeLeast {
 		return Finding{
-			name + " room", Warn, fmt.Sprintf("%d MiB are free", free>>20),
+			name + " space", Warn, fmt.Sprintf("%d MiB are free", free>>20),
 			"free some space: a full disk stops draining",
 		}
 	}
-	return Finding{name + " room", OK, fmt.Sprintf("%d MiB are free", free>>20), ""}
+	return Finding{name + " space", OK, fmt.Sprintf("%d MiB are free", free>>20), ""}
 }
 
 // cache reports whether the device below a directory has a volatile cache. The kernel flushes such a one at each sync;

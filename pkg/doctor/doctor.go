@@ -23,7 +23,7 @@ const (
 	Fail State = "fail"
 )
 
-// Finding is one line: what was looked at, how it is, why, and the command that cures it.
+// Finding is one line: what was looked at, how it is, why, and the command that mends it.
 type Finding struct {
 	Check  string `json:"check"`
 	State  State  `json:"state"`

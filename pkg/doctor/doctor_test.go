@@ -359,12 +359,12 @@ func TestExamine_ThisMachine(t *testing.T) {
 
 func TestDisk_ThisMachine(t *testing.T) {
 	h, dir := Host{Root: "/"}, t.TempDir()
-	var room unix.Statfs_t
-	if err := unix.Statfs(dir, &room); err != nil {
+	var stat unix.Statfs_t
+	if err := unix.Statfs(dir, &stat); err != nil {
 		t.Fatal(err)
 	}
 	findings := h.Disk(dir)
-	if room.Type == tmpfsMagic {
+	if stat.Type == tmpfsMagic {
 		t.Skipf("%s is on tmpfs: %+v", dir, findings)
 	}
 	if len(findings) != 3 || find(findings, "disk "+dir+" sync").State == Fail {

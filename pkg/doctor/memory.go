@@ -54,7 +54,8 @@ func (h Host) mayLockAll() bool {
 }
 
 func memlockFinding(limit uint64, mayLockAll, hasRDMA, hasNVMe bool) Finding {
-	const cure = "LimitMEMLOCK=infinity in the unit, ulimit -l unlimited in a shell, --ulimit memlock=-1 of a container"
+	const remedy = "LimitMEMLOCK=infinity in the unit, ulimit -l unlimited in a shell, --ulimit memlock=-1 of a " +
+		"container"
 	switch {
 	case limit == unlimited:
 		return Finding{"locked memory", OK, "unlimited", ""}
@@ -66,11 +67,11 @@ func memlockFinding(limit uint64, mayLockAll, hasRDMA, hasNVMe bool) Finding {
 	case hasRDMA:
 		return Finding{
 			"locked memory", Warn, fmt.Sprintf("%d bytes: an RDMA device pins rings as a whole", limit),
-			cure,
+			remedy,
 		}
 	case hasNVMe:
 		return Finding{"locked memory", Warn, fmt.Sprintf("%d bytes: the copy of a larger ring in a namespace is "+
-			"neither locked nor registered, and each append slower", limit), cure}
+			"neither locked nor registered, and each append slower", limit), remedy}
 	}
 	return Finding{
 		"locked memory", OK,

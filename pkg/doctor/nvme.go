@@ -54,16 +54,16 @@ func (h Host) namespace(block string) []Finding {
 		"LBA " + h.read(block+"/queue/logical_block_size"),
 	}
 	text := strings.Join(compact(words), ", ")
-	const cure = "farlog host show, or nvme list -v"
+	const remedy = "farlog host show, or nvme list -v"
 	live, states := h.paths(block)
 	whole := Finding{name, OK, text, ""}
 	switch {
 	case len(states) == 0:
-		whole = Finding{name, Warn, text + ": whether it is live is not seen", cure}
+		whole = Finding{name, Warn, text + ": whether it is live is not seen", remedy}
 	case live == 0:
-		return []Finding{{name, Fail, text + ": it is " + strings.Join(states, ", "), cure}}
+		return []Finding{{name, Fail, text + ": it is " + strings.Join(states, ", "), remedy}}
 	case live < len(states):
-		whole = Finding{name, Warn, fmt.Sprintf("%s: %d of %d paths to it are live", text, live, len(states)), cure}
+		whole = Finding{name, Warn, fmt.Sprintf("%s: %d of %d paths to it are live", text, live, len(states)), remedy}
 	}
 	return []Finding{whole, h.namespaceCache(name, block), h.times(name, "/dev/"+path.Base(block))}
 }
@@ -157,12 +157,12 @@ func healthFinding(block string, health func(device string) (Health, error)) Fin
 	}
 	text := fmt.Sprintf("%.0f %% of its endurance used, %.0f %% of its spare capacity left (it warns below %.0f %%)",
 		100*said.UsedRatio, 100*said.SpareRatio, 100*said.ThresholdRatio)
-	const cure = "bring its rings to another device, and replace it"
+	const remedy = "bring its rings to another device, and replace it"
 	switch {
 	case len(warnings) > 0:
-		return Finding{name, Fail, strings.Join(warnings, ", ") + ": " + text, cure}
+		return Finding{name, Fail, strings.Join(warnings, ", ") + ": " + text, remedy}
 	case said.UsedRatio >= wearSoon:
-		return Finding{name, Warn, text, cure}
+		return Finding{name, Warn, text, remedy}
 	}
 	return Finding{name, OK, text, ""}
 }
@@ -175,15 +175,15 @@ func (h Host) ioUring() (findings []Finding) {
 			"apt-get install liburing2",
 		})
 	}
-	const cure = "sysctl kernel.io_uring_disabled=0"
+	const remedy = "sysctl kernel.io_uring_disabled=0"
 	switch h.read("/proc/sys/kernel/io_uring_disabled") {
 	case "1":
 		return append(findings, Finding{
 			"io_uring", Warn,
-			"only for root and the group kernel.io_uring_group: nvme: needs it", cure,
+			"only for root and the group kernel.io_uring_group: nvme: needs it", remedy,
 		})
 	case "2":
-		return append(findings, Finding{"io_uring", Warn, "forbidden on this host: nvme: does not work", cure})
+		return append(findings, Finding{"io_uring", Warn, "forbidden on this host: nvme: does not work", remedy})
 	}
 	tried := h.tried
 	if tried == nil {

@@ -101,14 +101,14 @@ func (h Host) clock() []Finding {
 }
 
 func clockFinding(isUnsynchronised bool, errorMax int64) Finding {
-	const cure = "chronyc tracking, or pmc -u -b 0 'GET CURRENT_DATA_SET'; install chrony or linuxptp where " +
+	const remedy = "chronyc tracking, or pmc -u -b 0 'GET CURRENT_DATA_SET'; install chrony or linuxptp where " +
 		"neither is there"
 	switch {
 	case isUnsynchronised:
-		return Finding{"clock", Warn, "nothing keeps it: the time in records has no bound", cure}
+		return Finding{"clock", Warn, "nothing keeps it: the time in records has no bound", remedy}
 	case errorMax > clockErrorMax:
 		return Finding{"clock", Warn, fmt.Sprintf("wrong by at most %d us; RTS 25 asks for %d us of high-frequency "+
-			"trading", errorMax, clockErrorMax), cure}
+			"trading", errorMax, clockErrorMax), remedy}
 	}
 	return Finding{"clock", OK, fmt.Sprintf("wrong by at most %d us", errorMax), ""}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/farlog/farlog/pkg/store"
 )
 
-// A ring on blocks goes round several times while its drain keeps up and is replaced once: the writer has its room from
-// the credit alone.
+// A ring on blocks goes round several times while its drain keeps up and is replaced once: the writer has its space
+// from the credit alone.
 func TestRun_RingOnBlocksGoesRound(t *testing.T) {
 	b := &bench{T: t, path: filepath.Join(t.TempDir(), "orders.blocks")}
 	b.uri = "nvme:" + b.path

@@ -203,7 +203,7 @@ func (w *world) tryComeUp() error {
 			return err
 		}
 		w.writer = nil
-		if _, err := w.drainer.step(context.Background()); err != nil { // its EPOCH record needs room
+		if _, err := w.drainer.step(context.Background()); err != nil { // its EPOCH record needs space
 			return err
 		}
 	}

@@ -259,7 +259,7 @@ func (w *mergedWorld) openLane(l *lane) (err error) {
 			return err
 		}
 		if l.isStalled {
-			l.isStalled = false // its EPOCH record needs room
+			l.isStalled = false // its EPOCH record needs space
 			return w.openLane(l)
 		}
 		if err := w.drain(l); err != nil {
@@ -303,7 +303,7 @@ func (w *mergedWorld) takeOver(l *lane) error {
 	l.skew = w.drawSkew()
 	if err := w.openWriter(l, l.granted); err != nil {
 		if errors.Is(err, farlog.ErrFull) {
-			return nil // the drain makes room first
+			return nil // the drain makes space first
 		}
 		return err
 	}

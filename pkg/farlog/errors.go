@@ -27,7 +27,7 @@ func (e *Error) Unwrap() error {
 	return e.Result.sentinel()
 }
 
-// TooLargeError says how much room the next record needs.
+// TooLargeError says how much space the next record needs.
 type TooLargeError struct {
 	Need int
 }

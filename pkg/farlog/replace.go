@@ -24,8 +24,8 @@ func (w *Writer) Members() ([]WriterMember, error) {
 	if w.handle == nil {
 		return nil, ErrClosed
 	}
-	var room [C.FARLOG_MEMBER_COUNT_MAX]C.struct_farlog_writer_member
-	return membersOf(room[:C.farlog_writer_members(w.handle, &room[0], C.FARLOG_MEMBER_COUNT_MAX)]), nil
+	var space [C.FARLOG_MEMBER_COUNT_MAX]C.struct_farlog_writer_member
+	return membersOf(space[:C.farlog_writer_members(w.handle, &space[0], C.FARLOG_MEMBER_COUNT_MAX)]), nil
 }
 
 func membersOf(found []C.struct_farlog_writer_member) (members []WriterMember) {

@@ -49,11 +49,11 @@ func OpenRouteName(uri string, options RouteOptions) (*Route, error) {
 	return r, nil
 }
 
-// LookRouteName reports whether there is such a route: nil, or ErrNotFound, ErrInvalid, ErrIO. It asks the host agent
+// CheckRouteName reports whether there is such a route: nil, or ErrNotFound, ErrInvalid, ErrIO. It asks the host agent
 // alone; no leg is opened.
 //
 // Implements: int farlog_route_look_name(const char *, struct farlog_error *)
-func LookRouteName(uri string) error {
+func CheckRouteName(uri string) error {
 	return coldCall(uri, func(text *C.char, failure *C.struct_farlog_error) C.int {
 		return C.farlog_route_look_name(text, failure)
 	})
@@ -69,8 +69,10 @@ func (r *Route) Members(leg int) ([]WriterMember, error) {
 	if r.handle == nil {
 		return nil, ErrClosed
 	}
-	var room [C.FARLOG_MEMBER_COUNT_MAX]C.struct_farlog_writer_member
-	return membersOf(room[:C.farlog_route_members(r.handle, C.uint32_t(leg), &room[0], C.FARLOG_MEMBER_COUNT_MAX)]), nil
+	var space [C.FARLOG_MEMBER_COUNT_MAX]C.struct_farlog_writer_member
+	return membersOf(
+		space[:C.farlog_route_members(r.handle, C.uint32_t(leg), &space[0], C.FARLOG_MEMBER_COUNT_MAX)],
+	), nil
 }
 
 // ReplaceMember is Writer.ReplaceMember for the ring of a leg, which has to be open. ErrUnsupported: it is not, or is

@@ -9,9 +9,9 @@ type Stall struct {
 	since             time.Time // zero: nothing waited at the last look
 }
 
-// Look gives that time as far as it was seen by the looks so far, 0 while nothing waits. The first look at records that
-// wait gives 0 too: when the last acknowledgement came is not known.
-func (s *Stall) Look(counters *Counters, now time.Time) time.Duration {
+// Update gives that time as far as it was seen by the looks so far, 0 while nothing waits. The first look at records
+// that wait gives 0 too: when the last acknowledgement came is not known.
+func (s *Stall) Update(counters *Counters, now time.Time) time.Duration {
 	appended, durable, epoch := counters.AppendedLSN(), counters.DurableLSN(), counters.Epoch()
 	if appended <= durable {
 		*s = Stall{}

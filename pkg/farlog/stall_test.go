@@ -52,7 +52,7 @@ func TestStall_Look(t *testing.T) {
 		{400, 300, 2, 12, 0},
 		{400, 300, 2, 11, 0}, // a clock that was set back
 	} {
-		if got := stall.Look(countersOf(t, step.appended, step.durable, step.epoch),
+		if got := stall.Update(countersOf(t, step.appended, step.durable, step.epoch),
 			start.Add(step.at*time.Second)); got != step.want*time.Second {
 			t.Errorf("look %d: stalled for %s, expected %s", i, got, step.want*time.Second)
 		}

@@ -26,19 +26,19 @@ func (t *Target) AwaitWriters(seen uint64, timeout time.Duration) uint64 {
 	return uint64(C.farlog_target_await_writers(t.c, C.uint64_t(seen), C.uint64_t(timeout.Nanoseconds())))
 }
 
-// Mark is how far looks at a ring have come. The zero value is that of a first look. It must not be used by two
+// Inspector is how far looks at a ring have come. The zero value is that of a first look. It must not be used by two
 // goroutines at once.
-type Mark struct {
+type Inspector struct {
 	c C.struct_farlog_ring_mark
 }
 
-// Look is Inspect for who looks again and again: records that an earlier look by the same mark has read are not read
+// Inspect is Inspect for who looks again and again: records that an earlier look by the same mark has read are not read
 // once more, as long as it is the same ring and no other writer has opened it. What the media lost of those meanwhile
 // it does not find out.
 //
 // Implements: int farlog_ring_look(const char *, struct farlog_ring_mark *, struct farlog_ring_status *, struct
 // farlog_error *)
-func (m *Mark) Look(uri string) (Status, error) {
+func (m *Inspector) Inspect(uri string) (Status, error) {
 	var status C.struct_farlog_ring_status
 	err := coldCall(uri, func(text *C.char, failure *C.struct_farlog_error) C.int {
 		return C.farlog_ring_look(text, &m.c, &status, failure)

@@ -65,10 +65,10 @@ func addresses(given []string, ask func() ([]net.Addr, error)) (list []string, w
 		}
 		return given, ""
 	}
-	const cure = "its grants are valid from any host: give --host-addresses, networks such as 10.1.2.0/24 or any"
+	const remedy = "its grants are valid from any host: give --host-addresses, networks such as 10.1.2.0/24 or any"
 	found, err := ask()
 	if err != nil {
-		return nil, fmt.Sprintf("this host's addresses are not known (%v): %s", err, cure)
+		return nil, fmt.Sprintf("this host's addresses are not known (%v): %s", err, remedy)
 	}
 	for _, address := range found {
 		text, _, _ := strings.Cut(address.String(), "/")
@@ -77,7 +77,7 @@ func addresses(given []string, ask func() ([]net.Addr, error)) (list []string, w
 		}
 	}
 	if len(list) > AddressesMax {
-		return nil, fmt.Sprintf("this host has %d addresses, a grant takes %d: %s", len(list), AddressesMax, cure)
+		return nil, fmt.Sprintf("this host has %d addresses, a grant takes %d: %s", len(list), AddressesMax, remedy)
 	}
 	return list, ""
 }

@@ -68,7 +68,7 @@ func (m *material) verify(chain []*x509.Certificate, usage x509.ExtKeyUsage, now
 	for _, one := range chain[1:] {
 		intermediates.AddCert(one)
 	}
-	ways, err := chain[0].Verify(x509.VerifyOptions{
+	chains, err := chain[0].Verify(x509.VerifyOptions{
 		Roots: m.roots, Intermediates: intermediates, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{usage},
 	})
 	if err != nil {
@@ -79,7 +79,7 @@ func (m *material) verify(chain []*x509.Certificate, usage x509.ExtKeyUsage, now
 			return span{}, fmt.Errorf("certificate of %s is revoked", nameOf(one))
 		}
 	}
-	return common(ways[0]), nil
+	return common(chains[0]), nil
 }
 
 // common is the time in which all certificates of a way to an authority are good.

@@ -93,10 +93,10 @@ func TestConnection_WhoIsLetIn(t *testing.T) {
 	server := newParty(t, a, dir, KindControl, "control1")
 	client := newParty(t, a, dir, KindHost, "trading1")
 	expired := newParty(t, a, filepath.Join(dir, "short"), KindHost, "trading2")
-	stranger := newParty(t, other, other.Dir, KindHost, "trading1")
-	stranger.keeper.files.Authority = server.keeper.files.Authority // it believes ours, but is not of it
-	stranger.keeper.files.Revoked = ""
-	stranger.keeper.current = nil
+	foreign := newParty(t, other, other.Dir, KindHost, "trading1")
+	foreign.keeper.files.Authority = server.keeper.files.Authority // it believes ours, but is not of it
+	foreign.keeper.files.Revoked = ""
+	foreign.keeper.current = nil
 	strangeServer := newParty(t, other, other.Dir, KindControl, "control1")
 	revoked := newParty(t, a, filepath.Join(dir, "revoked"), KindHost, "trading3")
 	if _, err := a.Revoke([]string{revoked.keeper.files.Cert}, start); err != nil {
@@ -109,7 +109,7 @@ func TestConnection_WhoIsLetIn(t *testing.T) {
 		wantServer, wantClient string
 	}{
 		"good":                      {server, client, 0, "", ""},
-		"client of other authority": {server, stranger, 0, "unknown authority", "unknown certificate authority"},
+		"client of other authority": {server, foreign, 0, "unknown authority", "unknown certificate authority"},
 		"server of other authority": {strangeServer, client, 0, "bad certificate", "unknown authority"},
 		"client expired":            {server, expired, 2 * time.Hour, "expired", ""},
 		"client revoked": {
@@ -126,7 +126,7 @@ func TestConnection_WhoIsLetIn(t *testing.T) {
 			if test.wantServer == "" || test.wantClient != "" {
 				checkError(t, "client", clientErr, test.wantClient)
 			} else if clientErr == nil {
-				t.Error("the client did not hear that it was refused")
+				t.Error("the client did not learn that it was refused")
 			}
 		})
 	}

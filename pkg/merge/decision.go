@@ -78,8 +78,8 @@ func openDecisions(fsys store.FS, dir string, isReadOnly bool) (*decisions, erro
 	}
 	if err = checkMarks(raw, size); err != nil {
 		err = &store.CorruptError{Path: d.name, Err: err}
-	} else if err = d.take(raw); err == nil && !isReadOnly {
-		err = d.settle(raw[:d.end()])
+	} else if err = d.applyDecisions(raw); err == nil && !isReadOnly {
+		err = d.cutTail(raw[:d.end()])
 	}
 	if err != nil {
 		d.file.Close()
@@ -91,7 +91,7 @@ func openDecisions(fsys store.FS, dir string, isReadOnly bool) (*decisions, erro
 // end is where the next decision goes.
 func (d *decisions) end() int64 { return decisionsOff + int64(d.count)*decisionLen }
 
-func (d *decisions) take(raw []byte) error {
+func (d *decisions) applyDecisions(raw []byte) error {
 	d.mark = decodeMarks(raw)
 	for int64(len(raw)) >= d.end()+decisionLen {
 		one, err := decodeDecision(raw[d.end():][:decisionLen], d.count)
@@ -110,8 +110,8 @@ func (d *decisions) take(raw []byte) error {
 	return nil
 }
 
-// settle cuts what a crash left behind the whole ones.
-func (d *decisions) settle(whole []byte) error {
+// cutTail cuts what a crash left behind the whole ones.
+func (d *decisions) cutTail(whole []byte) error {
 	if err := d.file.Truncate(int64(len(whole))); err != nil {
 		return fmt.Errorf("cut %s: %w", d.name, err)
 	}

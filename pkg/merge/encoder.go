@@ -61,7 +61,7 @@ type streamPosition struct {
 type encoder struct {
 	identity     record.Identity
 	segmentBytes int64
-	room         int64         // bytes that are left in the segment
+	freeBytes    int64         // bytes that are left in the segment
 	cursor       record.Cursor // of the next record
 	nextIndex    uint64        // of the next entry among all
 	orderNS      uint64        // of the last entry
@@ -91,7 +91,7 @@ func (e *encoder) info(stream string) *info {
 }
 
 // isFull reports whether the next entry, of whatever stream, begins a segment.
-func (e *encoder) isFull() bool { return e.room < entryExtentMax }
+func (e *encoder) isFull() bool { return e.freeBytes < entryExtentMax }
 
 // begin appends the record that begins a segment to dst.
 func (e *encoder) begin(dst []byte) ([]byte, error) {
@@ -99,23 +99,23 @@ func (e *encoder) begin(dst []byte) ([]byte, error) {
 	if err != nil {
 		return dst, fmt.Errorf("encode positions: %w", err)
 	}
-	e.room = e.segmentBytes - segmentHeaderBytes
-	if need := int64(record.Extent(orderAlign, 0, len(payload))) + entryExtentMax; need > e.room {
+	e.freeBytes = e.segmentBytes - segmentHeaderBytes
+	if need := int64(record.Extent(orderAlign, 0, len(payload))) + entryExtentMax; need > e.freeBytes {
 		return dst, fmt.Errorf("%w: the positions of %d streams take %d bytes, expected at most %d in a segment of "+
-			"the order: merge fewer streams into one", store.ErrInvalid, len(e.streams), need, e.room)
+			"the order: merge fewer streams into one", store.ErrInvalid, len(e.streams), need, e.freeBytes)
 	}
-	return e.put(dst, record.Header{TimestampNS: e.orderNS, Class: uint16(flagPositions)}, nil, payload)
+	return e.encodeRecord(dst, record.Header{TimestampNS: e.orderNS, Class: uint16(flagPositions)}, nil, payload)
 }
 
 // add appends the record of an entry to dst.
 func (e *encoder) add(dst []byte, entry *Entry, of *info) ([]byte, error) {
 	h := record.Header{TimestampNS: entry.OrderNS, Class: uint16(entry.Flags)}
-	dst, err := e.put(dst, h, of.key, entry.payload(&e.payload))
-	e.take(entry, of)
+	dst, err := e.encodeRecord(dst, h, of.key, entry.payload(&e.payload))
+	e.applyEntry(entry, of)
 	return dst, err
 }
 
-func (e *encoder) put(dst []byte, h record.Header, key, payload []byte) ([]byte, error) {
+func (e *encoder) encodeRecord(dst []byte, h record.Header, key, payload []byte) ([]byte, error) {
 	h.LSN, h.Seq, h.Epoch = e.cursor.LSN, e.cursor.Seq, orderEpoch
 	before := len(dst)
 	dst, err := record.AppendTo(dst, h, key, payload, e.identity)
@@ -128,13 +128,13 @@ func (e *encoder) put(dst []byte, h record.Header, key, payload []byte) ([]byte,
 
 // skip moves over a record.
 func (e *encoder) skip(stored int64) {
-	e.room -= stored
+	e.freeBytes -= stored
 	e.cursor.LSN += uint64(stored)
 	e.cursor.Seq++
 }
 
-// take counts an entry whose record is there.
-func (e *encoder) take(entry *Entry, of *info) {
+// applyEntry counts an entry whose record is there.
+func (e *encoder) applyEntry(entry *Entry, of *info) {
 	e.nextIndex++
 	e.orderNS, e.stream = entry.OrderNS, of.name
 	of.last = last{entry.Place, entry.Seq, entry.OrderNS, entry.Flags&FlagLate != 0}
@@ -149,7 +149,7 @@ func (e *encoder) load(item *store.Item) error {
 		if err != nil {
 			return err
 		}
-		e.take(&entry, e.info(entry.Stream))
+		e.applyEntry(&entry, e.info(entry.Stream))
 	} else if p, err := decodePositions(item.Payload); err != nil {
 		return err
 	} else if err := e.resume(p); err != nil {
@@ -165,7 +165,7 @@ func (e *encoder) resume(p positions) error {
 	if p.SegmentBytes != e.segmentBytes {
 		return fmt.Errorf("segments of %d bytes, the first one says %d", p.SegmentBytes, e.segmentBytes)
 	}
-	e.room = e.segmentBytes - segmentHeaderBytes
+	e.freeBytes = e.segmentBytes - segmentHeaderBytes
 	e.nextIndex, e.orderNS, e.stream = p.NextIndex, p.OrderNS, p.LastStream
 	for _, s := range p.Streams {
 		place := store.Place{Generation: s.Generation, Epoch: s.Epoch, LSN: s.LSN}

@@ -30,7 +30,7 @@ type log struct {
 func openLog(s *store.Store, dir string, segmentBytes int64) (*log, error) {
 	l := &log{dir: dir}
 	var err error
-	if l.lock, err = takeDir(s, dir); err != nil {
+	if l.lock, err = lockDir(s, dir); err != nil {
 		return nil, err
 	}
 	if err := l.recover(s, segmentBytes); err != nil {

@@ -182,7 +182,7 @@ func (m *Merger) step() (int, error) {
 			return 0, err
 		}
 	}
-	if err := m.look(now); err != nil {
+	if err := m.pollSilent(now); err != nil {
 		return 0, err
 	}
 	moved := 0
@@ -194,7 +194,7 @@ func (m *Merger) step() (int, error) {
 		if s == nil {
 			break
 		}
-		if err := m.put(s); err != nil {
+		if err := m.addEntry(s); err != nil {
 			return moved, err
 		}
 		if err := m.refill(s); err != nil {
@@ -212,7 +212,7 @@ func (m *Merger) step() (int, error) {
 	return moved, nil
 }
 
-func (m *Merger) put(s *source) error {
+func (m *Merger) addEntry(s *source) error {
 	m.progress.Entries++
 	if s.head.Flags&FlagLate != 0 {
 		m.progress.Late++
@@ -223,8 +223,8 @@ func (m *Merger) put(s *source) error {
 	return m.log.add(&s.head, s.info)
 }
 
-// look asks silent streams for news and gives up those that have been silent too long.
-func (m *Merger) look(now time.Time) error {
+// pollSilent asks silent streams for news and gives up those that have been silent too long.
+func (m *Merger) pollSilent(now time.Time) error {
 	isAbsentDue := now.Sub(m.lookedAt) >= absentInterval
 	if isAbsentDue {
 		m.lookedAt = now

@@ -44,7 +44,7 @@ func Rebuild(ctx context.Context, s *store.Store, options Options, until Until) 
 	}
 	dir := path.Join(s.Dir(), dirName)
 	a := rebuild{store: s, dir: dir, beside: path.Join(dir, besideName)}
-	lock, err := takeDir(s, a.dir)
+	lock, err := lockDir(s, a.dir)
 	if err != nil {
 		return Progress{}, err
 	}
@@ -89,8 +89,8 @@ type rebuild struct {
 	dir, beside string
 }
 
-// takeDir makes the directory of an order when it is missing, and locks it.
-func takeDir(s *store.Store, dir string) (io.Closer, error) {
+// lockDir makes the directory of an order when it is missing, and locks it.
+func lockDir(s *store.Store, dir string) (io.Closer, error) {
 	fsys := s.FS()
 	if err := fsys.Mkdir(dir, 0o750); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("make %s: %w", dir, err)

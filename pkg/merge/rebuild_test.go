@@ -82,7 +82,7 @@ func TestAnew_CrashLeavesTheOrderWhole(t *testing.T) {
 				must(t, w.checkRerun2(t))
 			}
 			if operations > 1000 {
-				t.Fatal("making the order anew takes more than 1000 operations")
+				t.Fatal("making the order again takes more than 1000 operations")
 			}
 		}
 	}

@@ -45,9 +45,9 @@ func (c *Control) OnRequest(method, code string, took time.Duration) {
 func (c *Control) OnGrant(stream string) { c.grants.WithLabelValues(stream).Inc() }
 
 // newLatency makes a histogram in both forms: classic buckets for every Prometheus, native ones where they are on.
-func newLatency(room, name, help string, labels ...string) *prometheus.HistogramVec {
+func newLatency(subsystem, name, help string, labels ...string) *prometheus.HistogramVec {
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Namespace: namespace, Subsystem: room, Name: name, Help: help,
+		Namespace: namespace, Subsystem: subsystem, Name: name, Help: help,
 		Buckets: latencyBuckets, NativeHistogramBucketFactor: nativeFactor,
 		NativeHistogramMaxBucketNumber: 160, NativeHistogramMinResetDuration: time.Hour,
 	}, labels)
@@ -127,8 +127,8 @@ func (c instanceCollector) Collect(metrics chan<- prometheus.Metric) {
 	metrics <- gauge(controlReports, float64(sample.ReportsUnstored))
 }
 
-func desc(room, name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc(prometheus.BuildFQName(namespace, room, name), help, labels, nil)
+func desc(subsystem, name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(prometheus.BuildFQName(namespace, subsystem, name), help, labels, nil)
 }
 
 func gauge(desc *prometheus.Desc, value float64, labels ...string) prometheus.Metric {

@@ -13,7 +13,7 @@ type HostSample struct {
 	Paths                    []HostPathSample
 }
 
-// HostPathSample is how far the host is from a target's door, of the last measurements.
+// HostPathSample is how far the host is from a target's listener, of the last measurements.
 type HostPathSample struct {
 	Target, Listener string
 	Least, Median    time.Duration

@@ -19,7 +19,7 @@ func NewClockKeeper(registry prometheus.Registerer, read func() (keeper string, 
 func AskKeeper() func() (string, float64, bool) {
 	watch := keeper.NewWatch(keeper.Run)
 	return func() (string, float64, bool) {
-		reading, isKnown := watch.Look()
+		reading, isKnown := watch.Newest()
 		return reading.Keeper, reading.Offset, isKnown
 	}
 }

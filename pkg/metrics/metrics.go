@@ -1,5 +1,5 @@
 // Package metrics gives every daemon the same registry and the same HTTP server with /metrics and /healthz. Names are
-// farlog_<room>_<what>_<base unit>[_total], in seconds and bytes. What is measured elsewhere (a ring's cursors, a
+// farlog_<subsystem>_<what>_<base unit>[_total], in seconds and bytes. What is measured elsewhere (a ring's cursors, a
 // writer's shared counters) is read at the moment of the scrape and never copied into counters of our own.
 package metrics
 

@@ -69,7 +69,7 @@ func (k Kernel) present(s Spec) (bool, error) {
 }
 
 func (k Kernel) connect(s Spec) error {
-	line := strings.Join(s.words(), ",")
+	line := strings.Join(s.fields(), ",")
 	found, err := s.readKeys()
 	if err != nil {
 		return &Error{NQN: s.NQN, Reason: ErrKey, text: err.Error()}

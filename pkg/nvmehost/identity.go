@@ -116,8 +116,8 @@ func readSecret(path string) (string, error) {
 	return strings.TrimSpace(string(raw)), nil
 }
 
-// keyWords are nvme-cli's, with the keys left in their files.
-func (s Spec) keyWords() []string {
+// keyFields are nvme-cli's, with the keys left in their files.
+func (s Spec) keyFields() []string {
 	if s.KeyFile == "" {
 		return nil
 	}

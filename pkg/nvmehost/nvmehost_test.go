@@ -26,7 +26,7 @@ func fine() Spec {
 func TestSpec_LineAndCommand(t *testing.T) {
 	s := fine()
 	s.PollQueues, s.KeyFile = 2, "/etc/farlog/it's.key"
-	if got, want := strings.Join(s.words(), ","),
+	if got, want := strings.Join(s.fields(), ","),
 		"nqn="+nqnOne+",transport=tcp,traddr=10.0.0.7,trsvcid=4420,hostnqn="+hostA+",hostid="+idA+
 			",nr_poll_queues=2,ctrl_loss_tmo=0,reconnect_delay=1,fast_io_fail_tmo=0,keep_alive_tmo=2"; got != want {
 		t.Errorf("line %s\nwant %s", got, want)

@@ -186,8 +186,8 @@ func (s Spec) options() []option {
 		option{"keep_alive_tmo", "--keep-alive-tmo=", seconds(s.Times.KeepAlive)})
 }
 
-// words are those of the kernel's line, without keys.
-func (s Spec) words() []string {
+// fields are those of the kernel's line, without keys.
+func (s Spec) fields() []string {
 	var words []string
 	for _, o := range s.options() {
 		if o.value != "" {
@@ -205,7 +205,7 @@ func (s Spec) Command() string {
 			words = append(words, o.flag+o.value)
 		}
 	}
-	return strings.Join(append(words, s.keyWords()...), " ")
+	return strings.Join(append(words, s.keyFields()...), " ")
 }
 
 // count is "" for the kernel's choice.

@@ -108,7 +108,7 @@ func (k Kernel) isMultipath() bool {
 	return k.readLine("/sys/module/nvme_core/parameters/multipath") == "Y"
 }
 
-// warnings are one line each, with the cure: the kernel lets most of these be changed while the connection lives.
+// warnings are one line each, with the remedy: the kernel lets most of these be changed while the connection lives.
 func (k Kernel) warnings(d Device) []string {
 	var list []string
 	sys := "/sys/class/nvme/" + d.Controller.Name + "/"

@@ -44,7 +44,7 @@ func Apply(kernel *Kernel, state *State, declared *Declaration, isDryRun bool, n
 			return change, err
 		}
 	}
-	result, err := kernel.Do(steps)
+	result, err := kernel.Apply(steps)
 	change.Steps, change.Notes = result.Done, append(change.Notes, result.Notes...)
 	if err != nil {
 		return change, err
@@ -113,7 +113,7 @@ func Rotate(kernel *Kernel, state *State, hosts []string, part string, now time.
 	if err := state.Save(); err != nil { // before the kernel has them: what it has is always known
 		return Change{}, err
 	}
-	result, err := kernel.Do(Plan(there, wanted))
+	result, err := kernel.Apply(Plan(there, wanted))
 	return Change{Steps: result.Done, Drawn: hosts}, err
 }
 
@@ -154,7 +154,7 @@ func Restore(kernel *Kernel, saved *Config, isDryRun bool) (Change, error) {
 	if isDryRun {
 		return Change{Steps: steps}, nil
 	}
-	result, err := kernel.Do(steps)
+	result, err := kernel.Apply(steps)
 	return Change{Steps: result.Done, Notes: result.Notes}, err
 }
 

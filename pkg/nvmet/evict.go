@@ -29,8 +29,8 @@ type Rings interface {
 	Out(former Former) error
 }
 
-// Expulsion is what an Evict has done.
-type Expulsion struct {
+// Eviction is what an Evict has done.
+type Eviction struct {
 	Steps []Step
 	Rings []string // whose former writer was of that host and had not closed: another host may follow it now
 	Notes []string // what could not be done beside it
@@ -47,8 +47,8 @@ type Expulsion struct {
 // to the new one as everybody else does: by name. All other hosts have to connect again.
 //
 // The same again, also after a crash at any point, does it again.
-func Evict(kernel *Kernel, state *State, subsystem, host string, rings Rings) (Expulsion, error) {
-	var done Expulsion
+func Evict(kernel *Kernel, state *State, subsystem, host string, rings Rings) (Eviction, error) {
+	var done Eviction
 	there, err := kernel.Read()
 	if err != nil {
 		return done, err
@@ -72,8 +72,11 @@ func Evict(kernel *Kernel, state *State, subsystem, host string, rings Rings) (E
 	if err := state.evict(subsystem, host); err != nil {
 		return done, err
 	}
-	return done, errors.Join(done.takeAway(kernel, there, subsystem), done.tellRings(there.Subsystems[at], host, rings),
-		done.makeAgain(kernel, there, subsystem, host))
+	return done, errors.Join(
+		done.removeSubsystem(kernel, there, subsystem),
+		done.markRings(there.Subsystems[at], host, rings),
+		done.makeAgain(kernel, there, subsystem, host),
+	)
 }
 
 // checkReached refuses a host that cannot have reached the subsystem. One that is allowed no more may have: the kernel
@@ -128,15 +131,15 @@ func isSameDevice(a, b string) bool {
 	return one.Dev == other.Dev && one.Ino == other.Ino
 }
 
-// takeAway returns when no command of any host is under way in the subsystem's namespaces.
-func (e *Expulsion) takeAway(kernel *Kernel, there *Config, subsystem string) error {
-	err := e.do(kernel, disableSteps(there, subsystem))
+// removeSubsystem returns when no command of any host is under way in the subsystem's namespaces.
+func (e *Eviction) removeSubsystem(kernel *Kernel, there *Config, subsystem string) error {
+	err := e.apply(kernel, disableSteps(there, subsystem))
 	now := there
 	if err == nil {
 		now, err = kernel.Read()
 	}
 	if err == nil {
-		err = e.do(kernel, Plan(now, now.without(subsystem)))
+		err = e.apply(kernel, Plan(now, now.without(subsystem)))
 	}
 	if err == nil {
 		now, err = kernel.Read()
@@ -151,8 +154,8 @@ func (e *Expulsion) takeAway(kernel *Kernel, there *Config, subsystem string) er
 	return err
 }
 
-// tellRings does nothing where the host may still reach them.
-func (e *Expulsion) tellRings(subsystem Subsystem, host string, rings Rings) (err error) {
+// markRings does nothing where the host may still reach them.
+func (e *Eviction) markRings(subsystem Subsystem, host string, rings Rings) (err error) {
 	if len(e.Notes) > 0 {
 		return nil
 	}
@@ -174,7 +177,7 @@ func (e *Expulsion) tellRings(subsystem Subsystem, host string, rings Rings) (er
 }
 
 // makeAgain lets the other hosts in.
-func (e *Expulsion) makeAgain(kernel *Kernel, before *Config, subsystem, host string) error {
+func (e *Eviction) makeAgain(kernel *Kernel, before *Config, subsystem, host string) error {
 	now, err := kernel.Read()
 	if err != nil {
 		return err
@@ -187,7 +190,7 @@ func (e *Expulsion) makeAgain(kernel *Kernel, before *Config, subsystem, host st
 				func(nqn string) bool { return nqn == host })
 		}
 	}
-	if err := e.do(kernel, Plan(now, &wanted)); err != nil {
+	if err := e.apply(kernel, Plan(now, &wanted)); err != nil {
 		return err
 	}
 	now, err = kernel.Read()
@@ -199,8 +202,8 @@ func (e *Expulsion) makeAgain(kernel *Kernel, before *Config, subsystem, host st
 	return err
 }
 
-func (e *Expulsion) do(kernel *Kernel, steps []Step) error {
-	result, err := kernel.Do(steps)
+func (e *Eviction) apply(kernel *Kernel, steps []Step) error {
+	result, err := kernel.Apply(steps)
 	e.Steps = append(e.Steps, result.Done...)
 	return err
 }

@@ -35,7 +35,7 @@ func lacking(step Step) string {
 	}
 }
 
-// explain names the object and the attribute, has the kernel's answer, and what probably cures it. A secret is never
+// explain names the object and the attribute, has the kernel's answer, and what probably mends it. A secret is never
 // part of it.
 func explain(step Step, cause error) error {
 	cause = bare(cause)

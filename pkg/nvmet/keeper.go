@@ -48,7 +48,7 @@ func NewKeeper(file, state, root string, logger *slog.Logger) (*Keeper, error) {
 
 // Run looks until ctx is done, for the first time before it calls ready.
 func (k *Keeper) Run(ctx context.Context, ready func()) error {
-	k.look()
+	k.poll()
 	ready()
 	tick, takeover := time.NewTicker(KeepInterval), time.NewTicker(TakeoverInterval)
 	defer tick.Stop()
@@ -56,7 +56,7 @@ func (k *Keeper) Run(ctx context.Context, ready func()) error {
 	for {
 		select {
 		case <-tick.C:
-			k.look()
+			k.poll()
 		case <-takeover.C:
 			if k.hasTakeover() {
 				k.takeOver()
@@ -94,7 +94,7 @@ func (k *Keeper) readFile() error {
 	return nil
 }
 
-func (k *Keeper) look() {
+func (k *Keeper) poll() {
 	fileErr := k.readFile()
 	change, err := k.apply()
 	err = errors.Join(fileErr, err)

@@ -22,8 +22,8 @@ func TestKeeper_GoesOnThroughFailures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k.look()
-	k.look()
+	k.poll()
+	k.poll()
 	if sample := k.Sample(); sample.IsAsDeclared || sample.Failures != 2 ||
 		!strings.Contains(sample.Error, "mount -t configfs") {
 		t.Errorf("sample is %+v, want two failures for want of a configfs", sample)
@@ -34,7 +34,7 @@ func TestKeeper_GoesOnThroughFailures(t *testing.T) {
 	if err := os.WriteFile(file, []byte("subsystems: [{nqn: x}]"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	k.look()
+	k.poll()
 	if sample := k.Sample(); !strings.Contains(sample.Error, "subsystems[0].nqn") || len(k.declared.Ports) != 3 {
 		t.Errorf("sample is %+v with %d ports, want the mistake told and the 3 ports of before", sample,
 			len(k.declared.Ports))

@@ -22,7 +22,7 @@ const configfsMagic = 0x62656570
 type Kernel struct{ root string }
 
 // Open finds the kernel's NVMe target at root (Root, but for tests). Where there is none, the error says which module
-// or mount is missing and the command that cures it.
+// or mount is missing and the command that mends it.
 func Open(root string) (*Kernel, error) {
 	info, err := os.Stat(filepath.Join(root, "subsystems"))
 	switch {
@@ -204,11 +204,11 @@ type Result struct {
 	Notes []string // what the kernel does not have, and was not required
 }
 
-// Do takes the steps, and ends at the first that the kernel refuses.
-func (k *Kernel) Do(steps []Step) (Result, error) {
+// Apply takes the steps, and ends at the first that the kernel refuses.
+func (k *Kernel) Apply(steps []Step) (Result, error) {
 	var result Result
 	for _, step := range steps {
-		err := k.do(step)
+		err := k.apply(step)
 		if err != nil && step.isOptional && errors.Is(err, fs.ErrNotExist) {
 			if step.Value != "0" { // what is not there is off
 				result.Notes = append(result.Notes, fmt.Sprintf("%s: %s", objectOf(step.Path), lacking(step)))
@@ -223,7 +223,7 @@ func (k *Kernel) Do(steps []Step) (Result, error) {
 	return result, nil
 }
 
-func (k *Kernel) do(step Step) error {
+func (k *Kernel) apply(step Step) error {
 	path := k.path(step.Path)
 	switch step.Op {
 	case Mkdir:

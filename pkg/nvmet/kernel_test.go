@@ -40,7 +40,7 @@ func bring(t fataler, kernel *Kernel, to *Config) *Config {
 	t.Helper()
 	there := read(t, kernel)
 	steps := Plan(there, to)
-	if _, err := kernel.Do(steps); err != nil {
+	if _, err := kernel.Apply(steps); err != nil {
 		t.Fatalf("%v\nof %q", err, texts(steps))
 	}
 	there = read(t, kernel)
@@ -80,7 +80,7 @@ func TestKernel_FromAnyStateToAnyOther(t *testing.T) {
 		before, after := w.drawConfig(t, "before "), w.drawConfig(t, "after ")
 		bring(t, kernel, before)
 		steps := Plan(read(t, kernel), after)
-		if _, err := kernel.Do(steps[:rapid.IntRange(0, len(steps)).Draw(t, "cut")]); err != nil {
+		if _, err := kernel.Apply(steps[:rapid.IntRange(0, len(steps)).Draw(t, "cut")]); err != nil {
 			t.Fatalf("%v\nof %q", err, texts(steps))
 		}
 		got := bring(t, kernel, after)
@@ -150,7 +150,7 @@ func save(t *testing.T, kernel *Kernel) []byte {
 	return raw
 }
 
-// The kernel's answer comes with the object, the attribute, and a cure.
+// The kernel's answer comes with the object, the attribute, and a remedy.
 func TestKernel_RefusalsAreExplained(t *testing.T) {
 	kernel, _ := onKernel(t)
 	namespace := func(device string) *Config {
@@ -193,7 +193,7 @@ func TestKernel_RefusalsAreExplained(t *testing.T) {
 		},
 	} {
 		bring(t, kernel, &Config{})
-		_, err := kernel.Do(Plan(read(t, kernel), one.to))
+		_, err := kernel.Apply(Plan(read(t, kernel), one.to))
 		if err == nil || len(err.Error()) < len(one.want) || err.Error()[:len(one.want)] != one.want {
 			t.Errorf("%s: error %v, want one that begins with %s", what, err, one.want)
 		}

@@ -94,7 +94,7 @@ func (p *placing) targets(name string) (hosts []string, whyNot string) {
 			return nil, "expected a host under targets for its ring"
 		}
 		return nil, "expected targets that take it: " + reconcile.WhyNotPlaced(p.world, name,
-			reconcile.Room(p.world, p.world.TargetSpecs), never)
+			reconcile.FreeSpace(p.world, p.world.TargetSpecs), never)
 	}
 	for _, ring := range rings {
 		hosts = append(hosts, ring.Target)

@@ -67,7 +67,7 @@ type MemberPlan struct {
 	GearSeconds  float64 `json:"gear_seconds"`
 	FlushSeconds float64 `json:"flush_seconds"`
 	FloorSeconds float64 `json:"append_floor_seconds"`
-	way          way
+	path         sitePath
 	isHere       bool
 }
 
@@ -127,9 +127,9 @@ type DrainPlan struct {
 
 // maker fills a plan.
 type maker struct {
-	in   Input
-	plan Plan
-	ways map[string]map[string]way // by the site that they begin at
+	in    Input
+	plan  Plan
+	paths map[string]map[string]sitePath // by the site that they begin at
 }
 
 // Make works out an input of which Check has nothing to say. What does not hold is in Problems, and so is each stream
@@ -137,7 +137,7 @@ type maker struct {
 // others.
 func Make(in Input) Plan {
 	in = in.withDeclaredLoads()
-	m := &maker{in: withDefaults(in), ways: map[string]map[string]way{}}
+	m := &maker{in: withDefaults(in), paths: map[string]map[string]sitePath{}}
 	for _, target := range in.Fabric.Targets {
 		m.plan.Targets = append(m.plan.Targets, TargetPlan{Host: target.Host, Site: target.Site})
 	}
@@ -207,12 +207,12 @@ func (m *maker) fail(field, value, rule string, args ...any) {
 	m.plan.Problems = append(m.plan.Problems, Problem{"fabric." + field, value, fmt.Sprintf(rule, args...)})
 }
 
-// waysFrom are the ways from a site to all others.
-func (m *maker) waysFrom(site string) map[string]way {
-	if m.ways[site] == nil {
-		m.ways[site] = m.in.ways(site)
+// pathsFrom are the ways from a site to all others.
+func (m *maker) pathsFrom(site string) map[string]sitePath {
+	if m.paths[site] == nil {
+		m.paths[site] = m.in.shortestPaths(site)
 	}
-	return m.ways[site]
+	return m.paths[site]
 }
 
 // planned is what a plan knows of a target; one of which nothing is said has neither limits nor times.

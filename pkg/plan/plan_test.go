@@ -402,7 +402,7 @@ func TestWays_AreShortest(t *testing.T) {
 				}
 			}
 		}
-		ways := in.ways("0")
+		ways := in.shortestPaths("0")
 		if len(ways) != len(least) {
 			rt.Fatalf("reached are %v, expected %v", ways, least)
 		}

@@ -102,7 +102,7 @@ func (m *maker) addStream(number int, spec *api.StreamSpec, t traffic, places *p
 func (m *maker) addMember(one *StreamPlan, host string, t traffic) {
 	target, spec := m.in.planned(host), m.in.target(host)
 	member := MemberPlan{Target: host, FlushSeconds: target.Flush.Seconds(), isHere: t.loads[0].Host == host}
-	way, isReached := m.waysFrom(t.loads[0].Site)[spec.Site]
+	way, isReached := m.pathsFrom(t.loads[0].Site)[spec.Site]
 	if !isReached && !member.isHere {
 		m.fail(fmt.Sprintf("plan.load[%d].site", t.numbers[0]), fmt.Sprintf("%q", t.loads[0].Site),
 			"expected links that lead from there to site %q of target %s, where stream %q has a ring",
@@ -111,10 +111,10 @@ func (m *maker) addMember(one *StreamPlan, host string, t traffic) {
 	}
 	mean, peak := t.wire(target.MTU)
 	if !member.isHere {
-		member.way = way
+		member.path = way
 		member.addLatency(m.in.Card, target, wireBytes(t.largest, target.MTU))
 		one.WireBits, one.PeakWireBits = one.WireBits+mean, one.PeakWireBits+peak
-		m.carry(way, peak)
+		m.addLoad(way, peak)
 	}
 	member.FloorSeconds = member.FibreSeconds + member.GearSeconds + member.FlushSeconds
 	one.Members = append(one.Members, member)
@@ -132,15 +132,15 @@ func (m *maker) addMember(one *StreamPlan, host string, t traffic) {
 // addLatency adds up what no append can be faster than: there and back on fibre, through gear and cards, the bytes once
 // on the slowest link.
 func (p *MemberPlan) addLatency(card time.Duration, target Target, wire float64) {
-	p.FibreSeconds = 2 * p.way.km * fibrePerKM.Seconds()
-	p.GearSeconds = 2 * (p.way.gear + card).Seconds()
-	if bits := slowest(target.LinkBits, p.way.bits); bits > 0 {
+	p.FibreSeconds = 2 * p.path.km * fibrePerKM.Seconds()
+	p.GearSeconds = 2 * (p.path.gear + card).Seconds()
+	if bits := slowest(target.LinkBits, p.path.bits); bits > 0 {
 		p.GearSeconds += wire * 8 / bits
 	}
 }
 
-// carry puts bits on the links of a way.
-func (m *maker) carry(way way, bits float64) {
+// addLoad puts bits on the links of a way.
+func (m *maker) addLoad(way sitePath, bits float64) {
 	for _, at := range way.stages {
 		link := &m.plan.Links[at.link]
 		if at.isBack {
@@ -164,13 +164,13 @@ func (m *maker) addDrain(at string, one StreamPlan, t traffic) {
 	if sum.Site == "" {
 		return // nobody says where it is
 	}
-	var nearest *way
+	var nearest *sitePath
 	mtu := 0
 	for _, member := range one.Members {
 		if member.Target == one.Drain {
 			return
 		}
-		way, isReached := m.waysFrom(m.in.target(member.Target).Site)[sum.Site]
+		way, isReached := m.pathsFrom(m.in.target(member.Target).Site)[sum.Site]
 		if isReached && (nearest == nil || way.oneWay() < nearest.oneWay()) {
 			nearest, mtu = &way, m.in.planned(member.Target).MTU
 		}
@@ -179,7 +179,7 @@ func (m *maker) addDrain(at string, one StreamPlan, t traffic) {
 		m.fail(at+"drain_host", one.Drain, "expected links that lead from a ring of the stream to site %q of its drain",
 			sum.Site)
 	} else if nearest != nil {
-		m.carry(*nearest, 8*t.peakByte*(1+packetHeaders/float64(mtu)))
+		m.addLoad(*nearest, 8*t.peakByte*(1+packetHeaders/float64(mtu)))
 	}
 }
 

@@ -29,7 +29,7 @@ func AppendTo(dst []byte, h Header, key, payload []byte, id Identity) ([]byte, e
 	start := len(dst)
 	dst = append(dst, make([]byte, h.StoredLen(id.Align))...)
 	raw := dst[start:]
-	h.put(raw)
+	h.encode(raw)
 	body := raw[HeaderLen : HeaderLen+len(key)+len(payload)]
 	copy(body, key)
 	copy(body[len(key):], payload)
@@ -38,7 +38,7 @@ func AppendTo(dst []byte, h Header, key, payload []byte, id Identity) ([]byte, e
 	return dst, nil
 }
 
-func (h Header) put(raw []byte) {
+func (h Header) encode(raw []byte) {
 	binary.LittleEndian.PutUint32(raw, Magic)
 	raw[4] = Version
 	raw[5] = HeaderLen / 8

@@ -207,7 +207,7 @@ type golden struct {
 	lines []string
 }
 
-func (g *golden) say(file, field string, value any) {
+func (g *golden) write(file, field string, value any) {
 	g.lines = append(g.lines, fmt.Sprintf("%s %s %v", file, field, value))
 }
 
@@ -228,12 +228,12 @@ func (g *golden) addRecord(t *testing.T, r goldenRecord) {
 	if err != nil {
 		t.Fatalf("%s: %v", r.file, err)
 	}
-	g.say(r.file, "salt", r.id.Salt)
-	g.say(r.file, "align", r.id.Align)
-	g.say(r.file, "record_len_max", r.id.RecordLenMax)
+	g.write(r.file, "salt", r.id.Salt)
+	g.write(r.file, "align", r.id.Align)
+	g.write(r.file, "record_len_max", r.id.RecordLenMax)
 	g.sayHeader(r.file, "", rec.Header, r.id.Align)
-	g.say(r.file, "key", hexOf(rec.Key))
-	g.say(r.file, "payload", hexOf(rec.Payload))
+	g.write(r.file, "key", hexOf(rec.Key))
+	g.write(r.file, "payload", hexOf(rec.Payload))
 }
 
 func (g *golden) sayHeader(file, prefix string, h Header, align uint32) {
@@ -255,7 +255,7 @@ func (g *golden) sayHeader(file, prefix string, h Header, align uint32) {
 		{"extent", h.Extent(align)},
 		{"stored_len", h.StoredLen(align)},
 	} {
-		g.say(file, prefix+field.name, field.value)
+		g.write(file, prefix+field.name, field.value)
 	}
 }
 
@@ -286,10 +286,10 @@ func (g *golden) saySuperblock(file string, s Superblock) {
 		{"stream_name", s.StreamName},
 		{"writer_id", s.WriterID},
 	} {
-		g.say(file, field.name, field.value)
+		g.write(file, field.name, field.value)
 	}
 	if s.BlockLen != 0 {
-		g.say(file, "block_len", s.BlockLen)
+		g.write(file, "block_len", s.BlockLen)
 	}
 }
 
@@ -297,10 +297,10 @@ func (g *golden) addHeadSlot() {
 	const file = "head_slot.bin"
 	h := HeadSlot{HeadLSN: 1<<33 + 64, HeadSeq: 123456789, LastEpoch: 9}
 	g.files[file] = h.Encode(goldenSalt)
-	g.say(file, "salt", uint64(goldenSalt))
-	g.say(file, "head_lsn", h.HeadLSN)
-	g.say(file, "head_seq", h.HeadSeq)
-	g.say(file, "last_epoch", h.LastEpoch)
+	g.write(file, "salt", uint64(goldenSalt))
+	g.write(file, "head_lsn", h.HeadLSN)
+	g.write(file, "head_seq", h.HeadSeq)
+	g.write(file, "last_epoch", h.LastEpoch)
 }
 
 func (g *golden) addRing() {
@@ -315,16 +315,16 @@ func (g *golden) addRing() {
 func (g *golden) sayRing(file string, superblock Superblock, head HeadSlot, records []Record) {
 	g.saySuperblock(file, superblock)
 	last := records[len(records)-1]
-	g.say(file, "head_lsn", head.HeadLSN)
-	g.say(file, "head_seq", head.HeadSeq)
-	g.say(file, "last_epoch", head.LastEpoch)
-	g.say(file, "tail_lsn", last.LSN+last.Extent(64))
-	g.say(file, "next_seq", last.Seq+1)
-	g.say(file, "tail_epoch", last.Epoch)
-	g.say(file, "record_count", len(records))
+	g.write(file, "head_lsn", head.HeadLSN)
+	g.write(file, "head_seq", head.HeadSeq)
+	g.write(file, "last_epoch", head.LastEpoch)
+	g.write(file, "tail_lsn", last.LSN+last.Extent(64))
+	g.write(file, "next_seq", last.Seq+1)
+	g.write(file, "tail_epoch", last.Epoch)
+	g.write(file, "record_count", len(records))
 	for i, rec := range records {
 		g.sayHeader(file, fmt.Sprintf("record.%d.", i), rec.Header, 64)
-		g.say(file, fmt.Sprintf("record.%d.payload", i), hexOf(rec.Payload))
+		g.write(file, fmt.Sprintf("record.%d.payload", i), hexOf(rec.Payload))
 	}
 }
 
@@ -412,8 +412,8 @@ func TestGolden_DecoderReadsThem(t *testing.T) {
 				t.Fatalf("%s: %v", file, err)
 			}
 			got.sayHeader(file, "", rec.Header, id.Align)
-			got.say(file, "key", hexOf(rec.Key))
-			got.say(file, "payload", hexOf(rec.Payload))
+			got.write(file, "key", hexOf(rec.Key))
+			got.write(file, "payload", hexOf(rec.Payload))
 		case file == "superblock.bin":
 			s, err := DecodeSuperblock(raw)
 			if err != nil {
@@ -425,9 +425,9 @@ func TestGolden_DecoderReadsThem(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got.say(file, "head_lsn", h.HeadLSN)
-			got.say(file, "head_seq", h.HeadSeq)
-			got.say(file, "last_epoch", h.LastEpoch)
+			got.write(file, "head_lsn", h.HeadLSN)
+			got.write(file, "head_seq", h.HeadSeq)
+			got.write(file, "last_epoch", h.LastEpoch)
 		case strings.HasPrefix(file, "ring_"):
 			got.walk(t, file, raw)
 		}
@@ -449,9 +449,9 @@ func (g *golden) walk(t *testing.T, file string, raw []byte) {
 		t.Fatal(err)
 	}
 	g.saySuperblock(file, im.Superblock)
-	g.say(file, "head_lsn", im.Head.HeadLSN)
-	g.say(file, "head_seq", im.Head.HeadSeq)
-	g.say(file, "last_epoch", im.Head.LastEpoch)
+	g.write(file, "head_lsn", im.Head.HeadLSN)
+	g.write(file, "head_seq", im.Head.HeadSeq)
+	g.write(file, "last_epoch", im.Head.LastEpoch)
 	w, count := im.Walk(), 0
 	for {
 		rec, err := w.Next()
@@ -462,13 +462,13 @@ func (g *golden) walk(t *testing.T, file string, raw []byte) {
 			t.Fatal(err)
 		}
 		g.sayHeader(file, fmt.Sprintf("record.%d.", count), rec.Header, 64)
-		g.say(file, fmt.Sprintf("record.%d.payload", count), hexOf(rec.Payload))
+		g.write(file, fmt.Sprintf("record.%d.payload", count), hexOf(rec.Payload))
 		count++
 	}
-	g.say(file, "record_count", count)
-	g.say(file, "tail_lsn", w.Tail().LSN)
-	g.say(file, "next_seq", w.Tail().Seq)
-	g.say(file, "tail_epoch", w.Tail().Epoch)
+	g.write(file, "record_count", count)
+	g.write(file, "tail_lsn", w.Tail().LSN)
+	g.write(file, "next_seq", w.Tail().Seq)
+	g.write(file, "tail_epoch", w.Tail().Epoch)
 	if !errors.Is(w.Reason(), ErrCRC) {
 		t.Errorf("reason at the tail: %v, expected %v", w.Reason(), ErrCRC)
 	}

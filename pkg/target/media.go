@@ -65,7 +65,7 @@ func (t *Target) watchMedia(ctx context.Context) {
 	tick := time.NewTicker(mediaInterval)
 	defer tick.Stop()
 	for {
-		states := m.look(t.mediaPaths(), func(device string, err error) {
+		states := m.readHealth(t.mediaPaths(), func(device string, err error) {
 			t.config.Logger.Warn("a device does not report its wear", "device", device, "error", oneLine(err))
 		})
 		t.mutex.Lock()
@@ -102,8 +102,8 @@ func (t *Target) mediaPaths() []string {
 	return paths
 }
 
-// look gives the health of each NVMe device below the paths. What does not tell is left out, and said once.
-func (m *media) look(paths []string, complain func(device string, err error)) (states []*api.MediaHealth) {
+// readHealth gives the health of each NVMe device below the paths. What does not tell is left out, and said once.
+func (m *media) readHealth(paths []string, complain func(device string, err error)) (states []*api.MediaHealth) {
 	var devices []string
 	for _, path := range paths {
 		devices = append(devices, m.devicesBelow(path)...)

@@ -111,13 +111,15 @@ func TestMedia_DevicesBelow(t *testing.T) {
 		}
 	}
 	for range 2 {
-		if states := m.look([]string{dir, dir}, complain); len(states) != 1 || states[0].Device != "/dev/nvme0n1" ||
-			states[0].UsedRatio != 1.12 || states[0].ReadTime == nil {
+		states := m.readHealth([]string{dir, dir}, complain)
+		if len(states) != 1 || states[0].Device != "/dev/nvme0n1" ||
+			states[0].UsedRatio != 1.12 ||
+			states[0].ReadTime == nil {
 			t.Errorf("one of two tells: %v", states)
 		}
 	}
 	isBroken = false
-	if states := m.look([]string{dir}, complain); len(states) != 2 || complaints != 1 {
+	if states := m.readHealth([]string{dir}, complain); len(states) != 2 || complaints != 1 {
 		t.Errorf("both tell: %v, %d complaints", states, complaints)
 	}
 }

@@ -35,8 +35,8 @@ type rates struct {
 	appended, drained, record float64
 }
 
-// lookAt describes a ring. cause is why it could not be provided, if so; what is there is then not looked at.
-func (t *Target) lookAt(stream string, at site, cause error, before []Ring) Ring {
+// describeRing describes a ring. cause is why it could not be provided, if so; what is there is then not looked at.
+func (t *Target) describeRing(stream string, at site, cause error, before []Ring) Ring {
 	now := time.Now()
 	state := &api.RingState{Stream: stream, Target: t.config.Agent.Id, Uri: at.uri, ObserveTime: timestamppb.New(now)}
 	if cause != nil {
@@ -68,7 +68,7 @@ func (t *Target) lookAt(stream string, at site, cause error, before []Ring) Ring
 	case ring.Counters != nil:
 		state.Counters = CountersOf(ring.Counters, ring.rates.record, ring.rates.appended)
 		// of a dead one nobody waits
-		if stalled := ring.stall.Look(ring.Counters, now); stalled > 0 && state.WriterHeld {
+		if stalled := ring.stall.Update(ring.Counters, now); stalled > 0 && state.WriterHeld {
 			state.Counters.StalledFor = durationpb.New(stalled)
 		}
 	case state.WriterHeld: // from another host, where its counters are: here only what comes is seen
@@ -81,10 +81,10 @@ func (t *Target) lookAt(stream string, at site, cause error, before []Ring) Ring
 func (t *Target) inspect(uri string) (farlog.Status, error) {
 	mark := t.marks[uri]
 	if mark == nil {
-		mark = new(farlog.Mark)
+		mark = new(farlog.Inspector)
 		t.marks[uri] = mark
 	}
-	return mark.Look(uri)
+	return mark.Inspect(uri)
 }
 
 func describe(state *api.RingState, status farlog.Status, now time.Time) {

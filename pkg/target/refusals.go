@@ -44,7 +44,7 @@ func (r *refusals) logNew(logger *slog.Logger, now time.Time) {
 	for _, one := range list {
 		r.missed += one.Sequence - r.after - 1
 		r.after = one.Sequence
-		r.take(logger, now, one)
+		r.add(logger, now, one)
 	}
 	for kind, told := range r.told {
 		if now.Sub(told.at) >= refusalInterval && told.since == 0 {
@@ -53,7 +53,7 @@ func (r *refusals) logNew(logger *slog.Logger, now time.Time) {
 	}
 }
 
-func (r *refusals) take(logger *slog.Logger, now time.Time, one farlog.TargetRefusal) {
+func (r *refusals) add(logger *slog.Logger, now time.Time, one farlog.TargetRefusal) {
 	host, _, err := net.SplitHostPort(one.Peer)
 	if err != nil {
 		host = one.Peer

@@ -75,7 +75,7 @@ func TestRefusals_TooMany(t *testing.T) {
 		t.Errorf("what was forgotten is not told:\n%s", out.String())
 	}
 	out.Reset()
-	r.logNew(slog.New(slog.NewTextHandler(&out, nil)), time.Unix(1000+60, 0)) // the kinds of a minute ago make room
+	r.logNew(slog.New(slog.NewTextHandler(&out, nil)), time.Unix(1000+60, 0)) // the kinds of a minute ago make space
 	kept.refuse("10.1.0.1:1", "orders", "no")
 	r.logNew(slog.New(slog.NewTextHandler(&out, nil)), time.Unix(1000+61, 0))
 	if !strings.Contains(out.String(), "peer=10.1.0.1:1") || !strings.Contains(out.String(), "suppressed=32") {

@@ -83,16 +83,16 @@ func TestObserve_LostRingIsMadeAnewWhenToldSo(t *testing.T) {
 	other := want("a", 5)
 	other.LostUuid = []byte("fedcba9876543210")
 	if state := see(one, other)[0].State; len(state.RingUuid) > 0 {
-		t.Fatalf("made anew although another ring was lost: %v", state)
+		t.Fatalf("made again although another ring was lost: %v", state)
 	}
-	anew := want("a", 5)
-	anew.LostUuid = first.RingUuid
-	second := see(one, anew)[0].State
+	again := want("a", 5)
+	again.LostUuid = first.RingUuid
+	second := see(one, again)[0].State
 	if len(second.RingUuid) == 0 || bytes.Equal(second.RingUuid, first.RingUuid) || second.Missing {
-		t.Fatalf("not made anew: %v", second)
+		t.Fatalf("not made again: %v", second)
 	}
 	remove() // the control plane's word was of the first ring
-	if state := see(one, anew)[0].State; len(state.RingUuid) > 0 || !state.Missing {
+	if state := see(one, again)[0].State; len(state.RingUuid) > 0 || !state.Missing {
 		t.Errorf("made a third time: %v", state)
 	}
 }

@@ -114,8 +114,8 @@ func (d *remoteServer) close() {
 	}
 }
 
-// want takes the control plane's word on a ring that is there.
-func (d *remoteServer) want(spec *api.RingSpec, region string, uuid []byte) {
+// setWanted takes the control plane's word on a ring that is there.
+func (d *remoteServer) setWanted(spec *api.RingSpec, region string, uuid []byte) {
 	if len(d.listeners) == 0 {
 		return
 	}

@@ -26,7 +26,7 @@ func newListening(t *testing.T, dir string) *Target {
 func newListeningAt(t *testing.T, dir string, uris ...string) *Target {
 	t.Helper()
 	one := newTarget(t, dir)
-	remote, err := openRemoteServer(uris, "", "", one.askLook)
+	remote, err := openRemoteServer(uris, "", "", one.requestReport)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +203,7 @@ func TestDoors_ListenersOfATransportAreCountedTogether(t *testing.T) {
 			t.Errorf("%s: a token that nobody granted was let in", uri)
 		}
 		if sum := one.Unauthenticated()["ofi"].Refused; sum != uint64(i+1) {
-			t.Errorf("%d strangers counted, expected %d", sum, i+1)
+			t.Errorf("%d unauthenticated connections counted, expected %d", sum, i+1)
 		}
 	}
 	writer, err := openFar(t, state.RemoteUris[1], 1)
@@ -378,7 +378,7 @@ func TestDoors_FencedWriterIsToldAfterARestart(t *testing.T) {
 			func(state *api.RingState) bool { return state.EpochFenced == epoch && state.EpochAdmitted == epoch })
 		return state.RemoteUris[0]
 	}
-	one.take(message(3))
+	one.applyWanted(message(3))
 	zombie, err := openFar(t, admitted(3), 3)
 	if err != nil {
 		t.Fatal(err)
@@ -388,12 +388,12 @@ func TestDoors_FencedWriterIsToldAfterARestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	listened := one.remote.listeners[0].URI()
-	one.take(message(4))
+	one.applyWanted(message(4))
 	one.remote.close()
 	one.remote.listeners = nil
 	one.lock.Close()
 	one = newTarget(t, dir)
-	remote, err := openRemoteServer([]string{listened}, "", "", one.askLook)
+	remote, err := openRemoteServer([]string{listened}, "", "", one.requestReport)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -402,12 +402,12 @@ func TestDoors_FencedWriterIsToldAfterARestart(t *testing.T) {
 	if one.wanted, err = one.recall(); err != nil {
 		t.Fatal(err)
 	}
-	one.take(message(4))
+	one.applyWanted(message(4))
 	admitted(4)
 	if _, err := zombie.Append(farlog.Entry{Data: []byte("too late")}, stepTimeout); !errors.Is(err, farlog.ErrFenced) {
 		t.Errorf("the fenced writer's append gave %v", err)
 	}
-	one.take(message(20))
+	one.applyWanted(message(20))
 	if grants := one.wanted[0].Admission.Grants; len(grants) != 3 || grants[0].Epoch != 20 || grants[1].Epoch != 4 ||
 		grants[2].Epoch != 3 {
 		t.Errorf("remembered %v, expected writer 20 and the fenced ones, 4 and 3", grants)

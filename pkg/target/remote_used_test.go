@@ -31,13 +31,13 @@ func TestDoors_UsedTokenToldAnewByAnotherControlPlane(t *testing.T) {
 			other.Close()
 		}
 	}
-	refused("told anew,")
+	refused("reported again,")
 	see(one, admitting(0))
-	refused("told anew behind a time without it,")
+	refused("reported again behind a time without it,")
 	if err := writer.Close(); err != nil {
 		t.Logf("the writer: %v", err)
 	}
 	refused("with its writer gone")
 	see(one, admitting(0))
-	refused("with its writer gone, told anew behind a time without it,")
+	refused("with its writer gone, reported again behind a time without it,")
 }

@@ -18,7 +18,7 @@ func (t *Target) end(spec *api.RingSpec, at site, before []Ring) Ring {
 	isRemoving := spec.Deletion == api.DeletionStage_DELETION_STAGE_REMOVING
 	status, err := farlog.Inspect(at.uri)
 	if errors.Is(err, farlog.ErrNotFound) && (isRemoving || !t.wasProvided(spec)) {
-		return t.gone(spec, at, isRemoving)
+		return t.removedRing(spec, at, isRemoving)
 	}
 	if errors.Is(err, farlog.ErrNotFound) {
 		err = missing(at, spec.Stream.Spec)
@@ -36,9 +36,9 @@ func (t *Target) end(spec *api.RingSpec, at site, before []Ring) Ring {
 	if least := spec.GetAdmission().GetEpochMin(); err == nil && status.EpochMin < least {
 		err = farlog.Fence(at.uri, least)
 	}
-	ring := t.lookAt(name, at, err, before)
+	ring := t.describeRing(name, at, err, before)
 	if len(ring.State.RingUuid) > 0 {
-		t.remote.want(spec, ring.State.Uri, ring.State.RingUuid)
+		t.remote.setWanted(spec, ring.State.Uri, ring.State.RingUuid)
 	}
 	t.remote.describe(ring.State)
 	ring.State.Closed = isClosed(spec, ring.State, len(t.remote.listeners) > 0)
@@ -47,42 +47,42 @@ func (t *Target) end(spec *api.RingSpec, at site, before []Ring) Ring {
 
 // isClosed reports whether nobody can write who was granted the ring: the fence is up, here and at the listeners, and
 // no writer has its lock.
-func isClosed(spec *api.RingSpec, state *api.RingState, hasDoors bool) bool {
+func isClosed(spec *api.RingSpec, state *api.RingState, hasListeners bool) bool {
 	least := spec.GetAdmission().GetEpochMin()
 	return state.Error == "" && len(state.RingUuid) > 0 && !state.WriterHeld && state.EpochMin >= least &&
-		(!hasDoors || state.EpochFenced >= least)
+		(!hasListeners || state.EpochFenced >= least)
 }
 
 // remove takes an empty ring away. Who is still in it keeps it: the next look tries again.
 func (t *Target) remove(spec *api.RingSpec, at site, before []Ring) Ring {
 	name := spec.Stream.Spec.Name
 	if !t.remote.drop(name) {
-		return t.lookAt(name, at, nil, before) // connections are being ended
+		return t.describeRing(name, at, nil, before) // connections are being ended
 	}
 	if err := farlog.RemoveRing(at.uri, false); err != nil {
-		ring := t.lookAt(name, at, nil, before)
+		ring := t.describeRing(name, at, nil, before)
 		ring.State.Error = oneLine(fmt.Errorf("remove ring of deleted stream %q: %w", name, err))
 		return ring
 	}
 	t.config.Logger.Info("removed ring", "stream", name, "stream_id", spec.Stream.StreamId, "ring_uuid",
 		fmt.Sprintf("%x", spec.RingUuid), "path", at.name())
-	return t.gone(spec, at, true)
+	return t.removedRing(spec, at, true)
 }
 
-// gone is a ring that is not there, and need not be.
-func (t *Target) gone(spec *api.RingSpec, at site, isRemoving bool) Ring {
+// removedRing is a ring that is not there, and need not be.
+func (t *Target) removedRing(spec *api.RingSpec, at site, isRemoving bool) Ring {
 	name := spec.Stream.Spec.Name
 	if isRemoving {
 		delete(t.provided, name)
 	}
-	ring := t.lookAt(name, at, errGone, nil)
+	ring := t.describeRing(name, at, errRemoved, nil)
 	ring.State.Error, ring.State.StreamId = "", spec.Stream.StreamId
 	ring.State.Closed, ring.State.Removed = true, isRemoving
 	return ring
 }
 
-// errGone keeps a look from looking.
-var errGone = errors.New("gone")
+// errRemoved keeps a look from looking.
+var errRemoved = errors.New("gone")
 
 // drop ends what the listeners do for a ring. It is true when nothing is left of that; else it is under way, or is to
 // be asked again.

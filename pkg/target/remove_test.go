@@ -99,7 +99,7 @@ func TestEnd_RingGoesWhenWritersAreOutAndAllIsStored(t *testing.T) {
 			got.Removed {
 			t.Errorf("drained: %v", got)
 		}
-		for range 2 { // the control plane may not have heard it the first time
+		for range 2 { // the control plane may not have received it the first time
 			if got := see(one, ending(removing, state.RingUuid))[0].State; !got.Removed || len(got.RingUuid) > 0 ||
 				got.Error != "" {
 				t.Errorf("removed: %v", got)
@@ -122,9 +122,9 @@ func TestEnd_AnotherRingStays(t *testing.T) {
 		if got := see(one, other)[0].State; got.Removed || !strings.Contains(got.Error, "nothing is removed") {
 			t.Errorf("got %v", got)
 		}
-		stranger := ending(removing, state.RingUuid)
-		stranger.Stream.Salt = 5
-		if got := see(one, stranger)[0].State; got.Removed || got.Error == "" {
+		foreign := ending(removing, state.RingUuid)
+		foreign.Stream.Salt = 5
+		if got := see(one, foreign)[0].State; got.Removed || got.Error == "" {
 			t.Errorf("got %v", got)
 		}
 		if _, err := farlog.Inspect(state.Uri); err != nil {

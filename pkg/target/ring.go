@@ -49,7 +49,7 @@ func globEscape(path string) string {
 }
 
 // ensure makes a ring that is missing, and says where it is. Whatever else is at its place is left alone, and the error
-// says what would cure it.
+// says what would remedy it.
 func (t *Target) ensure(spec *api.RingSpec) (site, error) {
 	at := t.siteOf(spec.Stream.Spec.Name)
 	status, err := t.inspect(at.uri)
@@ -107,13 +107,13 @@ var errMissing = errors.New("and is not re-created because it may hold acknowled
 var errReplaced = errors.New("which may hold acknowledged records")
 
 func missing(at site, spec *api.StreamSpec) error {
-	cure := fmt.Sprintf("farlog stream delete %s --ring-lost, and create it again, or make the stream again under "+
+	remedy := fmt.Sprintf("farlog stream delete %s --ring-lost, and create it again, or make the stream again under "+
 		"another name", spec.Name)
 	if spec.Members > 1 {
-		cure = fmt.Sprintf("farlog stream members replace %s", spec.Name)
+		remedy = fmt.Sprintf("farlog stream members replace %s", spec.Name)
 	}
 	return fmt.Errorf("ring %q of stream %q is missing, %w: put the %s back; where it is gone for good: %s", at.name(),
-		spec.Name, errMissing, at.kind(), cure)
+		spec.Name, errMissing, at.kind(), remedy)
 }
 
 // wasLost reports whether a ring is missing that nobody was ever let in to write, as the control plane says: it is made
@@ -124,7 +124,7 @@ func (t *Target) wasLost(spec *api.RingSpec) bool {
 }
 
 // wasProvided reports whether this ring was there before: the control plane says so, and this process knows of what it
-// made or saw before the control plane has heard of it.
+// made or saw before the control plane has learned of it.
 func (t *Target) wasProvided(spec *api.RingSpec) bool {
 	return len(spec.RingUuid) > 0 || len(t.provided[spec.Stream.Spec.Name]) > 0
 }
@@ -135,16 +135,16 @@ func checkIdentity(at site, status farlog.Status, stream *api.Stream) error {
 	if status.StreamName == stream.Spec.Name && status.StreamID == stream.StreamId && status.Salt == stream.Salt {
 		return nil
 	}
-	cure := "make the stream under another name"
+	remedy := "make the stream under another name"
 	if at.path != "" {
-		cure = fmt.Sprintf("then move it away: mv %s %s.old", at.path, at.path)
+		remedy = fmt.Sprintf("then move it away: mv %s %s.old", at.path, at.path)
 	}
 	return fmt.Errorf("%s %q holds the ring of stream %q id %d made by another control plane, expected stream %q id "+
 		"%d: drain it there, %s",
-		at.kind(), at.name(), status.StreamName, status.StreamID, stream.Spec.Name, stream.StreamId, cure)
+		at.kind(), at.name(), status.StreamName, status.StreamID, stream.Spec.Name, stream.StreamId, remedy)
 }
 
-// form makes the ring where there is room for it.
+// form makes the ring where there is space for it.
 func (t *Target) form(at site, spec *api.RingSpec) (site, error) {
 	options := farlog.FormatOptions{
 		SizeBytes:    spec.Stream.Spec.RingSizeBytes,

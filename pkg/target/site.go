@@ -71,7 +71,7 @@ func (t *Target) logRegions() {
 	}
 }
 
-// formInRegion makes the ring in the first region that gives its level and has room.
+// formInRegion makes the ring in the first region that gives its level and has space.
 func (t *Target) formInRegion(options farlog.FormatOptions, level api.Level) (site, error) {
 	var full []error
 	at := inRegion(t.config.Regions[0], options.StreamName)

@@ -53,7 +53,7 @@ type Config struct {
 	Attestations    []Attestation // of Regions, for writers here and for those that Listen lets in
 	AttestationFile string        // where they were read, for errors and the log
 
-	OnReport func(error) // hears what came of each report; nil: nobody does. Called by one goroutine
+	OnReport func(error) // receives what came of each report; nil: nobody does. Called by one goroutine
 }
 
 // Target is one target daemon. Run is called once; the other methods may be called from any goroutine.
@@ -77,7 +77,7 @@ type Target struct {
 
 	// by URI, how far looks at a ring have come: what is undrained is not read again at each; of the goroutine that
 	// looks
-	marks map[string]*farlog.Mark
+	marks map[string]*farlog.Inspector
 	// by stream, the uuid of the ring that was there at the last look that found one; of the goroutine that looks
 	provided map[string][]byte
 
@@ -106,11 +106,12 @@ func New(config Config) (*Target, error) {
 	t := &Target{
 		config: config, lock: lock, client: api.NewTargetServiceClient(config.Control),
 		look:  make(chan struct{}, 1),
-		marks: make(map[string]*farlog.Mark), provided: make(map[string][]byte),
+		marks: make(map[string]*farlog.Inspector), provided: make(map[string][]byte),
 		now: time.Now, unmade: make(map[string]*unmade),
 	}
 	t.reporter = t.newReporter()
-	if t.remote, err = openRemoteServer(config.Listen, config.Advertise, config.Agent.Host, t.askLook); err != nil {
+	t.remote, err = openRemoteServer(config.Listen, config.Advertise, config.Agent.Host, t.requestReport)
+	if err != nil {
 		lock.Close()
 		return nil, err
 	}
@@ -129,8 +130,8 @@ func New(config Config) (*Target, error) {
 	return t, nil
 }
 
-// askLook makes the next look come at once, and be reported.
-func (t *Target) askLook() {
+// requestReport makes the next look come at once, and be reported.
+func (t *Target) requestReport() {
 	select {
 	case t.look <- struct{}{}:
 	default: // one is asked for already
@@ -187,13 +188,13 @@ func (t *Target) followSpecs(ctx context.Context) {
 	open := func(ctx context.Context) (grpc.ServerStreamingClient[api.WatchRingsResponse], error) {
 		return t.client.WatchRings(ctx, &api.WatchRingsRequest{Agent: t.agent()})
 	}
-	api.Follow(ctx, open, t.take, func(err error) {
+	api.Follow(ctx, open, t.applyWanted, func(err error) {
 		t.config.Logger.Warn("control plane unreachable, keeping the present rings", "error", err)
 	})
 }
 
-// take makes a message of the control plane what is wanted. Called by one goroutine.
-func (t *Target) take(message *api.WatchRingsResponse) {
+// applyWanted makes a message of the control plane what is wanted. Called by one goroutine.
+func (t *Target) applyWanted(message *api.WatchRingsResponse) {
 	carryFenced(t.wanted, message.Rings) // nobody else stores to wanted
 	// Kept first: who has been told of a grant must find it here also after a restart.
 	if err := t.remember(message); err != nil {
@@ -202,7 +203,7 @@ func (t *Target) take(message *api.WatchRingsResponse) {
 	t.mutex.Lock()
 	t.wanted = message.Rings
 	t.mutex.Unlock()
-	t.askLook()
+	t.requestReport()
 }
 
 // observe makes what is wanted and missing, and looks at every ring: those wanted and those found in the directory,
@@ -226,16 +227,16 @@ func (t *Target) observe() {
 		if errors.Is(err, errMissing) || errors.Is(err, errReplaced) {
 			t.remote.drop(spec.Stream.Spec.Name) // who is let in writes to a file that nobody finds
 		}
-		ring := t.acceptLoss(spec, t.fence(spec, t.lookAt(spec.Stream.Spec.Name, at, err, before)))
+		ring := t.acceptLoss(spec, t.fence(spec, t.describeRing(spec.Stream.Spec.Name, at, err, before)))
 		if len(ring.State.RingUuid) > 0 {
-			t.remote.want(spec, ring.State.Uri, ring.State.RingUuid)
+			t.remote.setWanted(spec, ring.State.Uri, ring.State.RingUuid)
 		}
 		t.remote.describe(ring.State)
 		seen = append(seen, ring)
 	}
 	for _, path := range t.found() {
 		if name, ok := streamOf(path); ok && !known[path] {
-			seen = append(seen, t.lookAt(name, fileSite(path), nil, before))
+			seen = append(seen, t.describeRing(name, fileSite(path), nil, before))
 		}
 	}
 	uris := make(map[string]bool, len(seen))
@@ -245,7 +246,7 @@ func (t *Target) observe() {
 			t.provided[ring.State.Stream] = ring.State.RingUuid
 		}
 	}
-	maps.DeleteFunc(t.marks, func(uri string, _ *farlog.Mark) bool { return !uris[uri] })
+	maps.DeleteFunc(t.marks, func(uri string, _ *farlog.Inspector) bool { return !uris[uri] })
 	t.mutex.Lock()
 	t.countWritten(before, seen)
 	t.seen = seen

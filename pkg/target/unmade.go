@@ -31,22 +31,22 @@ func (t *Target) provide(at site, spec *api.RingSpec) (site, error) {
 	if failed == nil {
 		t.mutex.Unlock()
 		at, err := t.form(at, spec)
-		return t.settle(spec, at, err)
+		return t.recordAttempt(spec, at, err)
 	}
 	defer t.mutex.Unlock()
 	if failed.err != nil && !failed.isBusy && !t.now().Before(failed.next) {
 		failed.isBusy = true
 		t.makers.Go(func() {
 			formed, err := t.form(at, spec)
-			t.settle(spec, formed, err)
-			t.askLook()
+			t.recordAttempt(spec, formed, err)
+			t.requestReport()
 		})
 	}
 	return failed.at, failed.err
 }
 
-// settle keeps how an attempt ended, and logs what was not said before.
-func (t *Target) settle(spec *api.RingSpec, at site, err error) (site, error) {
+// recordAttempt keeps how an attempt ended, and logs what was not said before.
+func (t *Target) recordAttempt(spec *api.RingSpec, at site, err error) (site, error) {
 	name := spec.Stream.Spec.Name
 	t.mutex.Lock()
 	defer t.mutex.Unlock()

@@ -22,19 +22,20 @@ import (
 // another one.
 
 const (
-	reasonBlind = "ETCD_UNSEEN"
-	domain      = "farlog"
+	reasonEtcdUnreachable = "ETCD_UNREACHABLE"
+	domain                = "farlog"
 
 	shunTime = 10 * time.Second // that a control plane without its etcd is left alone while there are others
 )
 
-// Blind is the error of a control plane that cannot see its etcd and has done nothing.
-func Blind(text string) error {
-	blind := status.New(codes.Unavailable, text)
-	if detailed, err := blind.WithDetails(&errdetails.ErrorInfo{Reason: reasonBlind, Domain: domain}); err == nil {
-		blind = detailed
+// EtcdUnreachable is the error of a control plane that cannot see its etcd and has done nothing.
+func EtcdUnreachable(text string) error {
+	unreachable := status.New(codes.Unavailable, text)
+	info := &errdetails.ErrorInfo{Reason: reasonEtcdUnreachable, Domain: domain}
+	if detailed, err := unreachable.WithDetails(info); err == nil {
+		unreachable = detailed
 	}
-	return blind.Err()
+	return unreachable.Err()
 }
 
 // IsBlind tells such an error.
@@ -45,7 +46,7 @@ func IsBlind(err error) bool {
 	}
 	return slices.ContainsFunc(failure.Details(), func(detail any) bool {
 		info, ok := detail.(*errdetails.ErrorInfo)
-		return ok && info.Reason == reasonBlind && info.Domain == domain
+		return ok && info.Reason == reasonEtcdUnreachable && info.Domain == domain
 	})
 }
 
@@ -80,9 +81,9 @@ func (a *among) state() (state resolver.State) {
 	return state
 }
 
-// leave goes from a control plane to the others, and lets those in again that were shunned long enough. False: there is
-// no other to go to.
-func (a *among) leave(address string) bool {
+// switchFrom goes from a control plane to the others, and lets those in again that were shunned long enough. False:
+// there is no other to go to.
+func (a *among) switchFrom(address string) bool {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
 	for one, since := range a.shunned {
@@ -131,7 +132,7 @@ func (a *among) unary(ctx context.Context, method string, request, response any,
 	for range a.addresses {
 		var from peer.Peer
 		err := invoke(ctx, method, request, response, conn, append(slices.Clone(options), grpc.Peer(&from))...)
-		if !IsBlind(err) || !a.leave(addressOf(&from)) {
+		if !IsBlind(err) || !a.switchFrom(addressOf(&from)) {
 			return err
 		}
 	}
@@ -158,7 +159,7 @@ type watched struct {
 func (w *watched) RecvMsg(message any) error {
 	err := w.ClientStream.RecvMsg(message)
 	if from, ok := peer.FromContext(w.Context()); ok && err != nil && err != io.EOF && IsBlind(err) {
-		w.among.leave(addressOf(from))
+		w.among.switchFrom(addressOf(from))
 	}
 	return err
 }

@@ -70,7 +70,7 @@ func IsTraced(info *stats.RPCTagInfo) bool {
 }
 
 // Follow keeps a watch open until ctx is done: it opens it, hands every message to onMessage in order, and opens it
-// again, with backoff that differs from client to client, whenever it breaks. onDown hears of the first failure after
+// again, with backoff that differs from client to client, whenever it breaks. onDown learns of the first failure after
 // each message. Both are called from this goroutine.
 func Follow[M any](ctx context.Context, open func(context.Context) (grpc.ServerStreamingClient[M], error),
 	onMessage func(*M), onDown func(error),

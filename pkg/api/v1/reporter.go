@@ -30,7 +30,7 @@ func (r *Reporter[S]) Report(ctx context.Context, state S) error {
 		if answer, err := r.Send(ctx, none, unchanged); err == nil && !answer.GetStateRequested() {
 			return nil
 		}
-		// It does not know the report: it is another instance, or an older one that has never heard of such, or
+		// It does not know the report: it is another instance, or an older one that has never learned of such, or
 		// something was restored.
 	}
 	r.named = 0

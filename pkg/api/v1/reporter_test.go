@@ -9,12 +9,12 @@ import (
 
 // plane is what a control plane says to reports: an older one names none.
 type plane struct {
-	each    uint32
-	named   uint64
-	known   uint64 // what Unchanged has to name
-	isOlder bool   // knows nothing of Unchanged
-	isGone  bool
-	heard   []string
+	each     uint32
+	named    uint64
+	known    uint64 // what Unchanged has to name
+	isOlder  bool   // knows nothing of Unchanged
+	isGone   bool
+	received []string
 }
 
 func (p *plane) send(_ context.Context, state *TargetState, unchanged *Unchanged) (ReportAnswer, error) {
@@ -22,7 +22,7 @@ func (p *plane) send(_ context.Context, state *TargetState, unchanged *Unchanged
 	case p.isGone:
 		return (*ReportTargetResponse)(nil), errors.New("gone")
 	case state != nil && unchanged == nil:
-		p.heard = append(p.heard, "state")
+		p.received = append(p.received, "state")
 		if p.isOlder {
 			return new(ReportTargetResponse), nil
 		}
@@ -30,13 +30,13 @@ func (p *plane) send(_ context.Context, state *TargetState, unchanged *Unchanged
 		p.known = p.named
 		return &ReportTargetResponse{FiguresEach: p.each, Report: p.named}, nil
 	case p.isOlder:
-		p.heard = append(p.heard, "refused")
+		p.received = append(p.received, "refused")
 		return (*ReportTargetResponse)(nil), errors.New("agent.id: expected a name")
 	case unchanged.Report != p.known || unchanged.Agent.GetId() != "t1" || state != nil:
-		p.heard = append(p.heard, "wanted")
+		p.received = append(p.received, "wanted")
 		return &ReportTargetResponse{StateRequested: true}, nil
 	}
-	p.heard = append(p.heard, "unchanged")
+	p.received = append(p.received, "unchanged")
 	return new(ReportTargetResponse), nil
 }
 
@@ -126,8 +126,8 @@ func TestReporter_TellsWhatIsNotKnown(t *testing.T) {
 				t.Errorf("%s: report %d: %v", test.name, i, err)
 			}
 		}
-		if !slices.Equal(plane.heard, test.want) {
-			t.Errorf("%s: heard %v, want %v", test.name, plane.heard, test.want)
+		if !slices.Equal(plane.received, test.want) {
+			t.Errorf("%s: received %v, want %v", test.name, plane.received, test.want)
 		}
 	}
 }

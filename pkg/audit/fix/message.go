@@ -1,9 +1,9 @@
 // Package fix reads and checks FIX messages in their tag=value form: 8=FIX.4.4|9=…|35=…| … 10=nnn|, with the byte 0x01
 // (SOH) where | is written here.
 //
-// It knows no dictionary beyond the few tags that carry raw data: a tag that it has never heard of is a field like any
-// other. What is broken in the framing is an error of Parse; a wrong body length or check sum is told by Check, because
-// an auditor wants to see such a message and not lose it.
+// It knows no dictionary beyond the few tags that carry raw data: a tag that it has never learned of is a field like
+// any other. What is broken in the framing is an error of Parse; a wrong body length or check sum is told by Check,
+// because an auditor wants to see such a message and not lose it.
 package fix
 
 import (

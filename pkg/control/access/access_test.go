@@ -263,7 +263,8 @@ func TestFile_ReadAgainWhenItChanges(t *testing.T) {
 	}
 }
 
-// What is recorded of everybody's acts is written by the control plane alone, and read by whoever has the role audit.
+// What is recorded of all administrative calls is written by the control plane alone, and read by whoever has the role
+// audit.
 func TestCaller_StreamsOfTheControlPlane(t *testing.T) {
 	const stream = "farlog/audit"
 	rules := Rules{

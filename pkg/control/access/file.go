@@ -42,7 +42,7 @@ func OpenFile(path string, logger *slog.Logger) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.take(rules, info, digest)
+	f.useRules(rules, info, digest)
 	return f, nil
 }
 
@@ -54,11 +54,11 @@ func (f *File) Watch(tell func(identity.Reading)) {
 	defer f.mutex.Unlock()
 	f.tell = tell
 	if f.path != "" {
-		f.tellRead(nil)
+		f.reportRead(nil)
 	}
 }
 
-func (f *File) tellRead(refused error) {
+func (f *File) reportRead(refused error) {
 	if f.tell == nil {
 		return
 	}
@@ -85,18 +85,18 @@ func (f *File) load() Rules {
 	}
 	rules, info, digest, err := readRules(f.path)
 	if err == nil {
-		f.take(rules, info, digest)
-		f.tellRead(nil)
+		f.useRules(rules, info, digest)
+		f.reportRead(nil)
 		f.logger.Info("access rules reloaded", "file", f.path, "rules", len(rules))
 	} else if text := err.Error(); text != f.failure || digest != f.digest {
 		f.failure, f.digest = text, digest
-		f.tellRead(err)
+		f.reportRead(err)
 		f.logger.Warn("access rules cannot be reloaded, keeping the present ones", "error", err)
 	}
 	return f.rules
 }
 
-func (f *File) take(rules Rules, info os.FileInfo, digest string) {
+func (f *File) useRules(rules Rules, info os.FileInfo, digest string) {
 	f.looked, f.rules, f.modified, f.size, f.failure, f.digest = time.Now(), rules, info.ModTime(), info.Size(), "",
 		digest
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // One that an earlier control plane left whole in etcd does not stand in the way of those behind it.
-func TestActs_LargeOneOfBefore(t *testing.T) {
+func TestAudit_LargeOneOfBefore(t *testing.T) {
 	event := Event{ID: "1", Outcome: "OK"}
 	for i := range 3000 {
 		event.Changes = append(event.Changes, fmt.Sprintf("new stream desk%d", i))

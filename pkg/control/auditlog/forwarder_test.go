@@ -35,7 +35,7 @@ func (k *taken) take(_ context.Context, records [][]byte) error {
 
 // An event whose control plane died in the middle of it is recorded as one whose outcome nobody wrote; one that is
 // under way is left alone.
-func TestActs_WithoutOutcome(t *testing.T) {
+func TestAudit_WithoutOutcome(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Open(t, t.TempDir())
 	r := &Recorder{client: etcd.Client(), isOn: true}
@@ -62,7 +62,7 @@ func TestActs_WithoutOutcome(t *testing.T) {
 
 // What changes a stream's members is recorded with its reason, who did it, and what it changed or lost; so is a
 // refusal. A look at what would be changed is not.
-func TestActs_OfMembers(t *testing.T) {
+func TestAudit_OfMembers(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Open(t, t.TempDir())
 	r, s := &Recorder{client: etcd.Client(), isOn: true}, &taken{}
@@ -118,7 +118,7 @@ func TestActs_OfMembers(t *testing.T) {
 		text := strings.Join(event.Changes, "; ") + event.Error
 		if event.What != want[i].what || event.Outcome != want[i].outcome || event.Stream != "desk7/orders" ||
 			!strings.Contains(string(event.Request), want[i].reason) || text != want[i].text {
-			t.Errorf("act %d: %+v", i, event)
+			t.Errorf("event %d: %+v", i, event)
 		}
 	}
 }

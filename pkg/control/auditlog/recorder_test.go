@@ -16,7 +16,7 @@ import (
 )
 
 // When so many events wait that nobody seems to take them, no further one is done; but who trades gets its grant.
-func TestActs_TooManyWait(t *testing.T) {
+func TestAudit_TooManyWait(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Open(t, t.TempDir())
 	r := &Recorder{client: etcd.Client(), isOn: true, pending: PendingMax, counted: time.Now().Add(time.Hour)}

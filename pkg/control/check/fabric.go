@@ -32,7 +32,7 @@ type World struct {
 type Findings struct {
 	Problems []*api.Problem // fields begin with fabric.
 	IsRaised bool           // a stream that is there declares more of its tenant's quota
-	// a stream that is new has to find room beside others, of a target's capacity or of a tenant's quota
+	// a stream that is new has to find space beside others, of a target's capacity or of a tenant's quota
 	IsLimited bool
 }
 
@@ -73,7 +73,7 @@ func Fabric(world World, fabric *api.Fabric) (Findings, error) {
 	f.checkRoutes()
 	f.checkPlaces()
 	f.checkTenants()
-	f.checkRoom()
+	f.checkSpace()
 	return f.Findings, nil
 }
 
@@ -199,8 +199,8 @@ func (f *finder) gain(i int) int64 {
 		int64(spec.BytesPerSecond)-int64(before.BytesPerSecond))
 }
 
-// sound are those that are added of which nothing is wrong so far: they take room.
-func (f *finder) sound() []int {
+// validStreams are those that are added of which nothing is wrong so far: they take space.
+func (f *finder) validStreams() []int {
 	isWrong := f.wrong()
 	return slices.DeleteFunc(f.added(), func(i int) bool { return isWrong[i] })
 }

@@ -161,7 +161,7 @@ func (f *finder) checkTenants() {
 		used[tenant].RecordsPerSecond += spec.RecordsPerSecond - before.RecordsPerSecond
 		used[tenant].BytesPerSecond += spec.BytesPerSecond - before.BytesPerSecond
 	}
-	for _, i := range f.sound() {
+	for _, i := range f.validStreams() {
 		spec := f.fabric.Streams[i]
 		quota := quotas[TenantOf(spec.Name)]
 		f.IsLimited = f.IsLimited || quota != nil

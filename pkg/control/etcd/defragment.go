@@ -14,12 +14,12 @@ import (
 )
 
 // defragmentMin is the size of a database file from which it is looked at. etcd's file never shrinks by itself, and all
-// of it is resident from the start, room that nothing lies in too: it is mapped with MAP_POPULATE. What 10,000 streams
+// of it is resident from the start, free pages too: it is mapped with MAP_POPULATE. What 10,000 streams
 // need is a small part of what was written while they came.
 const defragmentMin = 64 << 20
 
 const (
-	keyDefragmented   = "/farlog/trimmed" // beside KeyRoot: nobody has to follow it
+	keyDefragmented   = "/farlog/defragmented" // beside KeyRoot: nobody has to follow it
 	defragmentCommits = 5
 )
 

@@ -36,7 +36,7 @@ func written(t *testing.T, rounds int) (dir string) {
 		}
 	}
 	var last *clientv3.PutResponse
-	for range 2 * defragmentCommits { // for what was dropped to become room
+	for range 2 * defragmentCommits { // for what was dropped to become space
 		var err error
 		if last, err = etcd.writeMarker(t.Context()); err != nil {
 			t.Fatal(err)

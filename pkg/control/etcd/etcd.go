@@ -62,8 +62,8 @@ type Cluster struct {
 }
 
 // Open starts or connects. It returns within half a minute, and at once when another process holds Dir: the
-// error then names the holder. It blocks for the recovery of the embedded server, and until a file that is mostly room
-// is rewritten.
+// error then names the holder. It blocks for the recovery of the embedded server, and until a file that is mostly free
+// pages is rewritten.
 func Open(ctx context.Context, options Options) (*Cluster, error) {
 	if len(options.Endpoints) > 0 {
 		return dial(ctx, options)

@@ -144,7 +144,7 @@ func CutKey(key string) (prefix, name string) {
 }
 
 // KeyAuditEvents begins the keys of audit events that wait for the audit stream.
-const KeyAuditEvents = "/farlog/acts/" // beside KeyRoot: nobody has to follow it
+const KeyAuditEvents = "/farlog/audit_events/" // beside KeyRoot: nobody has to follow it
 
 // Counter reads a decimal counter (absent = 0) and makes the condition that nobody has changed it since.
 func Counter(key string, kvs []*mvccpb.KeyValue) (uint32, clientv3.Cmp, error) {

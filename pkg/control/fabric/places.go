@@ -15,7 +15,7 @@ func overfullOf(v *state.View, target *api.TargetSpec) string {
 		return ""
 	}
 	const unlimited = math.MaxUint64
-	used := unlimited - reconcile.Room(v.World(),
+	used := unlimited - reconcile.FreeSpace(v.World(),
 		map[string]*api.TargetSpec{target.Host: {CapacityBytes: unlimited}})[target.Host]
 	if used <= target.CapacityBytes {
 		return ""

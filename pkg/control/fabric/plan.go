@@ -1,5 +1,5 @@
 // Package fabric is what is declared: it compares a file with what there is, plans what differs, and writes streams,
-// routes, hosts and quotas where there is room.
+// routes, hosts and quotas where there is space.
 package fabric
 
 import (
@@ -30,7 +30,7 @@ type Plan struct {
 	routes     []*api.RouteSpec  // new or changed
 	tenants    []*api.TenantSpec // new or changed
 	IsRaised   bool              // a stream that is there declares more of its tenant's quota
-	IsLimited  bool              // a stream that is created has to find room beside others, of a target or a quota
+	IsLimited  bool              // a stream that is created has to find space beside others, of a target or a quota
 	ended      []string          // routes that are not declared, when that was asked for
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/farlog/farlog/pkg/control/state"
 )
 
-// Store writes what is declared: single streams where there is room, and plans of many things.
+// Store writes what is declared: single streams where there is space, and plans of many things.
 type Store struct {
 	client   *clientv3.Client
 	mirror   *state.Mirror
@@ -48,8 +48,8 @@ type Quota struct {
 	write  clientv3.Op
 }
 
-// TakeQuota is for a transaction that was judged by what there was at a revision.
-func TakeQuota(ctx context.Context, client *clientv3.Client, since int64) (*Quota, error) {
+// AcquireQuota is for a transaction that was judged by what there was at a revision.
+func AcquireQuota(ctx context.Context, client *clientv3.Client, since int64) (*Quota, error) {
 	got, err := client.Get(ctx, etcd.KeyStreamID)
 	if err != nil {
 		return nil, fmt.Errorf("read the last stream id: %w", err)
@@ -59,7 +59,7 @@ func TakeQuota(ctx context.Context, client *clientv3.Client, since int64) (*Quot
 		return nil, err
 	}
 	return &Quota{
-		append(roomGuards(since, since), guard),
+		append(spaceGuards(since, since), guard),
 		clientv3.OpPut(etcd.KeyStreamID, strconv.FormatUint(uint64(last), 10)),
 	}, nil
 }
@@ -83,7 +83,7 @@ func UpdateStream(ctx context.Context, client *clientv3.Client, have *api.Stream
 
 // ApplyPlan writes a plan that was made of a view, batch by batch. Whatever somebody else has changed since the view
 // ends it: what was written by then is as declared, and the same again goes on from there. Streams that somebody else
-// creates meanwhile do not, as long as there is room for all.
+// creates meanwhile do not, as long as there is space for all.
 func (s *Store) ApplyPlan(ctx context.Context, v *state.View, plan *Plan) (int64, error) {
 	specs, err := applySpecs(ctx, s.client, v, plan)
 	if err != nil {
@@ -104,7 +104,7 @@ func (s *Store) ApplyPlan(ctx context.Context, v *state.View, plan *Plan) (int64
 // applyCreated makes the streams that are new. written is the revision of what else of the plan has been written.
 func (s *Store) applyCreated(ctx context.Context, v *state.View, plan *Plan, written int64) (revision int64, err error,
 ) {
-	since := v.Revision // of the creations that room was judged by; a batch of our own takes none that was not
+	since := v.Revision // of the creations that space was judged by; a batch of our own takes none that was not
 	if plan.IsRaised {
 		since = max(since, written)
 	}
@@ -112,7 +112,7 @@ func (s *Store) applyCreated(ctx context.Context, v *state.View, plan *Plan, wri
 		count := min(len(rest), etcd.BatchMax)
 		var unused []clientv3.Cmp
 		if plan.IsLimited { // a stream of somebody else may have taken what was left of a target or of a quota
-			unused = roomGuards(since, max(since, written))
+			unused = spaceGuards(since, max(since, written))
 		}
 		revision, err = createBatch(ctx, s.client, rest[:count], unused)
 		if errors.Is(err, ErrUsedMeanwhile) {
@@ -171,7 +171,7 @@ func applySpecs(ctx context.Context, client *clientv3.Client, v *state.View, pla
 		batchGuards, batch := guards[:count:count], writes[:count:count]
 		guards, writes = guards[count:], writes[count:]
 		if plan.IsRaised {
-			taking, err := TakeQuota(ctx, client, since)
+			taking, err := AcquireQuota(ctx, client, since)
 			if err != nil {
 				return 0, err
 			}

@@ -131,13 +131,13 @@ func drainToken(v *state.View, assignment *api.Assignment, member int) []byte {
 	return nil
 }
 
-// IsFar decides whether a holder gets the ring's far URI.
-func IsFar(v *state.View, ring *api.RingState, request *api.AcquireWriterRequest) (bool, error) {
+// IsRemote decides whether a holder gets the ring's far URI.
+func IsRemote(v *state.View, ring *api.RingState, request *api.AcquireWriterRequest) (bool, error) {
 	switch request.Transport {
 	case reconcile.TransportMem:
 		return false, nil
 	case reconcile.TransportVerbs, reconcile.TransportOFI:
-		if reconcile.FarURI(ring.RemoteUris, request.Transport, request.Stream, 0) == "" {
+		if reconcile.RemoteURI(ring.RemoteUris, request.Transport, request.Stream, 0) == "" {
 			return false, refusal.Precondition(refusal.ReasonNoTransport, "transport", refusal.Quote(request.Transport),
 				"expected one by which target %s listens", ring.Target).
 				Errorf("stream %q: target %s does not listen by %s (it listens at %q): start it with --listen",
@@ -167,7 +167,7 @@ func WithoutDrains(members int) map[int]func(*api.Admission) error {
 }
 
 // AdmissionsOf is what an action changes at the listeners of a stream's rings, by member. A drain that is replaced is
-// shut out with its tokens.
+// fenced with its tokens.
 func AdmissionsOf(action reconcile.Action) map[int]func(*api.Admission) error {
 	if keep := action.Keep; keep != nil {
 		return map[int]func(*api.Admission) error{keep.Member: func(admission *api.Admission) error {
@@ -190,7 +190,7 @@ func AdmissionsOf(action reconcile.Action) map[int]func(*api.Admission) error {
 	for i, uri := range uris {
 		changes[i] = func(admission *api.Admission) error {
 			var token []byte
-			if reconcile.IsFar(uri) {
+			if reconcile.IsRemote(uri) {
 				var err error
 				if token, err = NewToken(); err != nil {
 					return err

@@ -20,7 +20,7 @@ func RingsOf(v *state.View, target string) *api.WatchRingsResponse {
 // ringSpec is what a target is told of a ring.
 func ringSpec(v *state.View, name string) *api.RingSpec {
 	spec := proto.Clone(v.Rings[name]).(*api.RingSpec)
-	spec.Admission = admissionToTell(v, name)
+	spec.Admission = admissionForTarget(v, name)
 	if deletion := v.Deletions[spec.Stream.Spec.Name]; reconcile.IsBeingDeleted(deletion) {
 		spec.Deletion = deletion.Stage
 	}

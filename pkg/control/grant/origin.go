@@ -45,9 +45,9 @@ func isLoopbackURI(uri string) bool {
 	return parsed.Hostname() == "localhost" || err == nil && address.IsLoopback()
 }
 
-// admissionToTell is what a target is told of a ring's listener. Where a drain's host is now it says itself, and that
-// may change while it has the stream.
-func admissionToTell(v *state.View, name string) *api.Admission {
+// admissionForTarget is what a target is told of a ring's listener. Where a drain's host is now it says itself, and
+// that may change while it has the stream.
+func admissionForTarget(v *state.View, name string) *api.Admission {
 	admission := v.Admissions[name]
 	if !slices.ContainsFunc(admission.GetGrants(), IsDrain) {
 		return admission

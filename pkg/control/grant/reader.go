@@ -40,7 +40,7 @@ type Reader struct {
 func NewReader(v *state.View, rings []*api.RingState, asked *api.AcquireWriterRequest) (*Reader, error) {
 	c := &Reader{generations: make([]uint64, len(rings))}
 	for _, ring := range rings {
-		isFar, err := IsFar(v, ring, asked)
+		isFar, err := IsRemote(v, ring, asked)
 		if err != nil {
 			return nil, err
 		}
@@ -56,8 +56,8 @@ func NewReader(v *state.View, rings []*api.RingState, asked *api.AcquireWriterRe
 	return c, nil
 }
 
-// IsFar reports whether any ring is on another host than the reader.
-func (c *Reader) IsFar() bool {
+// IsRemote reports whether any ring is on another host than the reader.
+func (c *Reader) IsRemote() bool {
 	return slices.ContainsFunc(c.Tokens, func(token []byte) bool { return token != nil })
 }
 
@@ -80,7 +80,7 @@ func (c *Reader) letInBy(v *state.View, stream string) (count int, isAll bool) {
 func (c *Reader) LetIn(ctx context.Context, client *clientv3.Client, mirror *state.Mirror, now *state.View,
 	stream string,
 ) error {
-	if !c.IsFar() {
+	if !c.IsRemote() {
 		return nil
 	}
 	revision, err := addReader(ctx, client, now, stream, c, time.Now())

@@ -54,7 +54,7 @@ func NewWriterAdmission(v *state.View, rings []*api.RingState, request *api.Acqu
 ) {
 	a := &WriterAdmission{hadFar: make([]bool, len(rings))}
 	for _, ring := range rings {
-		isFar, err := IsFar(v, ring, request)
+		isFar, err := IsRemote(v, ring, request)
 		if err != nil {
 			return nil, err
 		}
@@ -113,7 +113,7 @@ func New(v *state.View, rings []*api.RingState, admitting *WriterAdmission, requ
 			Target: ring.Target,
 		}
 		if admitting.IsFar[i] {
-			member.Uri = reconcile.FarURI(ring.RemoteUris, request.Transport, request.Stream, i)
+			member.Uri = reconcile.RemoteURI(ring.RemoteUris, request.Transport, request.Stream, i)
 		}
 		grant.Members = append(grant.Members, member)
 	}

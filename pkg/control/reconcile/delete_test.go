@@ -24,8 +24,8 @@ type fabricOf struct {
 	head             uint64
 	isDrainIn        bool
 	isRingThere      bool
-	stage            api.DeletionStage // as the target has heard it
-	isDrainAssigned  bool              // as the drain has heard it
+	stage            api.DeletionStage // as the target has received it
+	isDrainAssigned  bool              // as the drain has received it
 	reported         []*api.RingState  // not yet in the world
 }
 
@@ -62,7 +62,7 @@ func (f *fabricOf) step(who string) {
 			f.stored = f.appended
 			f.head = f.stored
 		}
-	case "target hears":
+	case "target receives":
 		f.stage = f.world.Deletions["a"].GetStage()
 	case "target":
 		f.target()
@@ -114,7 +114,7 @@ func (f *fabricOf) control() {
 func TestEnd_GoesOnWhereverAControlPlaneDies(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		f := newFabric(rt)
-		everybody := []string{"writer", "drain", "target hears", "target", "report", "control"}
+		everybody := []string{"writer", "drain", "target receives", "target", "report", "control"}
 		for range rapid.IntRange(0, 40).Draw(rt, "steps") {
 			f.step(rapid.SampledFrom(everybody).Draw(rt, "who"))
 		}

@@ -11,7 +11,7 @@ type Dirt struct {
 // TouchAll says that every stream may need something.
 func (d *Dirt) TouchAll() { d.isAll = true }
 
-// TouchUnsettled says that what streams wait for may be there: a target, a drain, room.
+// TouchUnsettled says that what streams wait for may be there: a target, a drain, space.
 func (d *Dirt) TouchUnsettled() { d.isUnsettled = true }
 
 // Touch says that something of this stream has changed.

@@ -32,7 +32,7 @@ func WhyNotDrained(world World, name string, loads map[string]int) string {
 		case !MayDrain(drain, name):
 			step, text = 1, fmt.Sprintf("drain %s has not the role drain on this stream: give it in the control "+
 				"plane's --access-file", id)
-		case !mayTake(world, drain, loads):
+		case !mayDrain(world, drain, loads):
 			step, text = 2, fmt.Sprintf("drain %s takes no further stream: %s", id,
 				fullText(world.DrainSpecs[drain.Host], drain))
 		default:
@@ -65,7 +65,7 @@ func fullText(spec *api.DrainSpec, drain *api.Agent) string {
 func unreachedText(world World, rings []*api.RingSpec, drain *api.Agent) string {
 	for _, ring := range rings {
 		seen := SeenRing(world.Targets, ring)
-		if IsBoundRing(ring, seen) && len(seen.RemoteUris) > 0 && way(world, ring, seen, drain) == "" {
+		if IsBoundRing(ring, seen) && len(seen.RemoteUris) > 0 && reachableURI(world, ring, seen, drain) == "" {
 			return fmt.Sprintf("drain %s reaches other hosts by %s alone, and target %s does not listen by that: "+
 				"give either another --drain-transport or --listen", drain.Id, drain.Transport, ring.Target)
 		}
@@ -74,9 +74,9 @@ func unreachedText(world World, rings []*api.RingSpec, drain *api.Agent) string 
 		"host give the target --listen", drain.Id)
 }
 
-// mayTake reports whether a drain may be given one more stream, by what is declared of its host. Streams that it has
+// mayDrain reports whether a drain may be given one more stream, by what is declared of its host. Streams that it has
 // stay with it, whatever is declared later.
-func mayTake(world World, drain *api.Agent, loads map[string]int) bool {
+func mayDrain(world World, drain *api.Agent, loads map[string]int) bool {
 	spec := world.DrainSpecs[drain.GetHost()]
 	switch {
 	case spec == nil:

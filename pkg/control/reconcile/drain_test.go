@@ -29,7 +29,7 @@ func TestMayTake_WhatIsDeclared(t *testing.T) {
 		{&api.DrainSpec{Host: "c1", StoreDir: "/other"}, false},
 	} {
 		world.DrainSpecs = map[string]*api.DrainSpec{"c1": test.spec}
-		if got := mayTake(world, drain, loads); got != test.want {
+		if got := mayDrain(world, drain, loads); got != test.want {
 			t.Errorf("%v: %v", test.spec, got)
 		}
 	}

@@ -22,9 +22,9 @@ const (
 	alikeLeast   = 5 * time.Microsecond
 )
 
-// PathTo is the shortest way that a host's agent measured to a target, by any of its listeners. why says why there is
-// none: then way is nil, or one that failed.
-func PathTo(world World, host, target string, now time.Time) (way *api.NetworkPath, why string) {
+// PathTo is the shortest path that a host's agent measured to a target, by any of its listeners. why says why there is
+// none: then path is nil, or one that failed.
+func PathTo(world World, host, target string, now time.Time) (path *api.NetworkPath, why string) {
 	if agent := world.LiveTargets[target]; agent != nil && agent.Host == host {
 		return &api.NetworkPath{
 			Target:    target,
@@ -43,32 +43,32 @@ func PathTo(world World, host, target string, now time.Time) (way *api.NetworkPa
 		switch {
 		case one.Target != target:
 		case one.RttMin == nil:
-			if way == nil || way.RttMin == nil {
-				way, why = one, fmt.Sprintf("host %s cannot reach it at %s: %s", host, one.Listener, one.Error)
+			if path == nil || path.RttMin == nil {
+				path, why = one, fmt.Sprintf("host %s cannot reach it at %s: %s", host, one.Listener, one.Error)
 			}
 		case now.Sub(one.MeasureTime.AsTime()) > MeasuredMax:
-			if way == nil {
+			if path == nil {
 				why = fmt.Sprintf("host %s measured the round-trip time last at %s, more than %s ago: is its host "+
 					"agent "+
 					"running?", host, one.MeasureTime.AsTime().UTC().Format(time.RFC3339), MeasuredMax)
 			}
-		case way == nil || way.RttMin == nil || one.RttMin.AsDuration() < way.RttMin.AsDuration():
-			way = one
+		case path == nil || path.RttMin == nil || one.RttMin.AsDuration() < path.RttMin.AsDuration():
+			path = one
 		}
 	}
-	if way.GetRttMin() != nil {
-		return way, ""
+	if path.GetRttMin() != nil {
+		return path, ""
 	}
-	return way, why
+	return path, why
 }
 
-// whyTooFar says why a stream's limit keeps a target out; "": it does not.
-func whyTooFar(world World, spec *api.StreamSpec, target string, now time.Time) string {
+// whyTooSlow says why a stream's limit keeps a target out; "": it does not.
+func whyTooSlow(world World, spec *api.StreamSpec, target string, now time.Time) string {
 	if spec.GetLatencyLimit() == nil {
 		return ""
 	}
 	limit, host := spec.LatencyLimit.AsDuration(), hostOf(world, target)
-	way, why := PathTo(world, spec.WriterHost, target, now)
+	path, why := PathTo(world, spec.WriterHost, target, now)
 	switch {
 	case why != "":
 		return fmt.Sprintf(
@@ -78,25 +78,26 @@ func whyTooFar(world World, spec *api.StreamSpec, target string, now time.Time) 
 			limit,
 			why,
 		)
-	case way.RttMin.AsDuration() > limit:
+	case path.RttMin.AsDuration() > limit:
 		return fmt.Sprintf("target %s on host %s is %s from host %s, the stream's limit is %s: raise latency_limit, "+
-			"or start a target that is nearer", target, host, way.RttMin.AsDuration(), spec.WriterHost, limit)
+			"or start a target that is nearer", target, host, path.RttMin.AsDuration(), spec.WriterHost, limit)
 	}
 	return ""
 }
 
-// Far says what is to be known of the ways from a stream's writer to the targets that have its rings; "": nothing.
-func Far(world World, stream *api.Stream, target string, now time.Time) string {
+// LatencyText says what is to be known of the times from a stream's writer to the targets that have its rings; "":
+// nothing.
+func LatencyText(world World, stream *api.Stream, target string, now time.Time) string {
 	spec := stream.GetSpec()
 	if spec.GetWriterHost() == "" || world.LiveTargets[target] == nil {
 		return ""
 	}
-	if way, why := PathTo(world, spec.WriterHost, target, now); why != "" {
+	if path, why := PathTo(world, spec.WriterHost, target, now); why != "" {
 		return fmt.Sprintf("target %s was not chosen by its latency, or its latency is not known any more: %s", target,
 			why)
-	} else if limit := spec.GetLatencyLimit().AsDuration(); limit > 0 && way.RttMin.AsDuration() > limit {
+	} else if limit := spec.GetLatencyLimit().AsDuration(); limit > 0 && path.RttMin.AsDuration() > limit {
 		return fmt.Sprintf("target %s is %s from host %s now, the stream's limit is %s: farlog stream members "+
-			"replace moves a member", target, way.RttMin.AsDuration(), spec.WriterHost, limit)
+			"replace moves a member", target, path.RttMin.AsDuration(), spec.WriterHost, limit)
 	}
 	return ""
 }
@@ -107,25 +108,25 @@ func nearest(world World, spec *api.StreamSpec, targets []string, now time.Time)
 	if spec.GetWriterHost() == "" {
 		return targets
 	}
-	ways := map[string]time.Duration{}
+	times := map[string]time.Duration{}
 	for _, target := range targets {
-		if way, why := PathTo(world, spec.WriterHost, target, now); why == "" {
-			ways[target] = way.RttMin.AsDuration()
+		if path, why := PathTo(world, spec.WriterHost, target, now); why == "" {
+			times[target] = path.RttMin.AsDuration()
 		}
 	}
-	if len(ways) == 0 {
+	if len(times) == 0 {
 		return targets
 	}
-	least := time.Duration(-1)
-	for _, way := range ways {
-		if least < 0 || way < least {
-			least = way
+	fastest := time.Duration(-1)
+	for _, path := range times {
+		if fastest < 0 || path < fastest {
+			fastest = path
 		}
 	}
-	reach := least + max(least*alikePercent/100, alikeLeast)
+	reach := fastest + max(fastest*alikePercent/100, alikeLeast)
 	return slices.DeleteFunc(slices.Clone(targets), func(target string) bool {
-		way, isMeasured := ways[target]
-		return !isMeasured || way > reach
+		path, isMeasured := times[target]
+		return !isMeasured || path > reach
 	})
 }
 

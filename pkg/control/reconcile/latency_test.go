@@ -59,7 +59,7 @@ func TestPlace_PrefersTheNearest(t *testing.T) {
 			}
 		}
 		placed := map[string]bool{}
-		actions := placeMissing(world, "new", countPlaced(world), Room(world, world.TargetSpecs), testNow)
+		actions := placeMissing(world, "new", countPlaced(world), FreeSpace(world, world.TargetSpecs), testNow)
 		for _, action := range actions {
 			placed[action.Place.Target] = true
 		}
@@ -82,7 +82,7 @@ func TestPlace_PrefersTheNearest(t *testing.T) {
 				}
 			}
 		}
-		why := WhyNotPlaced(world, "new", Room(world, world.TargetSpecs), testNow)
+		why := WhyNotPlaced(world, "new", FreeSpace(world, world.TargetSpecs), testNow)
 		if (why == "") != (len(placed) > 0) {
 			t.Fatalf("placed on %v, and the reason is %q", placed, why)
 		}
@@ -186,11 +186,11 @@ func TestPlace_DoesNotMoveForLatency(t *testing.T) {
 	if actions := Plan(world, testNow); len(actions) > 0 {
 		t.Errorf("planned %s", describe(actions))
 	}
-	if text := Far(world, world.Streams["a"], "far", testNow); !strings.Contains(text,
+	if text := LatencyText(world, world.Streams["a"], "far", testNow); !strings.Contains(text,
 		"target far is 900µs from host desk7 now, the stream's limit is 20µs") {
 		t.Errorf("told %q", text)
 	}
-	if text := Far(world, world.Streams["a"], "near", testNow); text != "" {
+	if text := LatencyText(world, world.Streams["a"], "near", testNow); text != "" {
 		t.Errorf("told %q of one that is near", text)
 	}
 }

@@ -56,12 +56,12 @@ func MembersURI(needed int, members []*api.Member) string {
 }
 
 // placeMissing puts the rings that a stream still lacks on targets in different failure domains, each on the one with
-// room that is nearest to the writer's host, if one is named, and among those on the one that has the fewest rings for
+// space that is nearest to the writer's host, if one is named, and among those on the one that has the fewest rings for
 // what is left of its endurance. All of them, or none: a part of the members is no stream.
-func placeMissing(world World, name string, placed map[string]int, room map[string]uint64, now time.Time) []Action {
+func placeMissing(world World, name string, placed map[string]int, space map[string]uint64, now time.Time) []Action {
 	stream := world.Streams[name]
-	fitting, _ := fittingTargets(world, stream.GetSpec(), room, now)
-	taken := takenDomains(world, stream)
+	fitting, _ := fittingTargets(world, stream.GetSpec(), space, now)
+	taken := usedDomains(world, stream)
 	var actions []Action
 	for i := range MemberCount(stream) {
 		if ring := world.Rings[MemberKey(name, i)]; ring != nil && !IsMovable(world, ring) {
@@ -85,12 +85,12 @@ func placeMissing(world World, name string, placed map[string]int, room map[stri
 	}
 	for _, action := range actions {
 		placed[action.Place.Target]++
-		take(room, world.LiveTargets[action.Place.Target].Host, stream.GetSpec().GetRingSizeBytes())
+		reserveSpace(space, world.LiveTargets[action.Place.Target].Host, stream.GetSpec().GetRingSizeBytes())
 	}
 	return actions
 }
 
-func takenDomains(world World, stream *api.Stream) map[string]bool {
+func usedDomains(world World, stream *api.Stream) map[string]bool {
 	taken := map[string]bool{}
 	specs, _ := RingSpecs(world.Rings, stream)
 	for _, spec := range specs {

@@ -115,7 +115,7 @@ func TestPlan_MembersInDifferentRacks(t *testing.T) {
 }
 
 // Whatever the world: members are placed all or not at all, each in a failure domain of its own and where there is
-// room; they stay where they are, and a ring that was bound is bound for good.
+// space; they stay where they are, and a ring that was bound is bound for good.
 func TestPlan_MemberProperties(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		world := emptyWorld()
@@ -175,7 +175,7 @@ func checkMembers(rt *rapid.T, world World) {
 		if isWhole && (len(domains) != len(specs) || domains[""]) {
 			rt.Fatalf("%s: %d members in %d failure domains", name, len(specs), len(domains))
 		}
-		if !isWhole && WhyNotPlaced(world, name, Room(world, world.TargetSpecs), testNow) == "" {
+		if !isWhole && WhyNotPlaced(world, name, FreeSpace(world, world.TargetSpecs), testNow) == "" {
 			rt.Fatalf("%s is not placed, and nobody says why", name)
 		}
 	}

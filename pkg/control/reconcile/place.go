@@ -11,9 +11,9 @@ import (
 )
 
 // WhyNotPlaced says why no target takes a stream, given the Room of the world; "" when one does.
-func WhyNotPlaced(world World, name string, room map[string]uint64, now time.Time) string {
+func WhyNotPlaced(world World, name string, space map[string]uint64, now time.Time) string {
 	stream := world.Streams[name]
-	fitting, reason := fittingTargets(world, stream.GetSpec(), room, now)
+	fitting, reason := fittingTargets(world, stream.GetSpec(), space, now)
 	if len(fitting) == 0 {
 		return reason
 	}
@@ -24,7 +24,7 @@ func WhyNotPlaced(world World, name string, room map[string]uint64, now time.Tim
 }
 
 // fittingTargets lists the living targets that may take a stream; where there is none, the reason is the last one's.
-func fittingTargets(world World, spec *api.StreamSpec, room map[string]uint64, now time.Time) (fitting []string,
+func fittingTargets(world World, spec *api.StreamSpec, space map[string]uint64, now time.Time) (fitting []string,
 	reason string,
 ) {
 	reason = "no target is registered: start farlogd target"
@@ -36,8 +36,8 @@ func fittingTargets(world World, spec *api.StreamSpec, room map[string]uint64, n
 		if !isOnHost(world.LiveTargets[name], spec.GetTargetHost()) {
 			continue
 		}
-		free, isLimited := room[host]
-		tooFar, unreached := whyTooFar(world, spec, name, now), whyUnreached(world.LiveTargets[name], spec)
+		free, isLimited := space[host]
+		tooFar, unreached := whyTooSlow(world, spec, name, now), whyUnreached(world.LiveTargets[name], spec)
 		switch {
 		case world.TargetSpecs[host].GetClosed():
 			reason = fmt.Sprintf("target %s on host %s is closed to new rings", name, host)
@@ -89,23 +89,23 @@ func isOnHost(agent *api.Agent, host string) bool {
 	return host == "" || agent.GetHost() == host
 }
 
-// Room is what hosts with a capacity have left of it, if they had these specs.
-func Room(world World, specs map[string]*api.TargetSpec) map[string]uint64 {
-	room := map[string]uint64{}
+// FreeSpace is what hosts with a capacity have left of it, if they had these specs.
+func FreeSpace(world World, specs map[string]*api.TargetSpec) map[string]uint64 {
+	space := map[string]uint64{}
 	for host, spec := range specs {
 		if spec.GetCapacityBytes() > 0 {
-			room[host] = spec.CapacityBytes
+			space[host] = spec.CapacityBytes
 		}
 	}
 	for _, ring := range world.Rings {
-		take(room, hostOf(world, ring.Target), ring.GetStream().GetSpec().GetRingSizeBytes())
+		reserveSpace(space, hostOf(world, ring.Target), ring.GetStream().GetSpec().GetRingSizeBytes())
 	}
-	return room
+	return space
 }
 
-func take(room map[string]uint64, host string, size uint64) {
-	if free, isLimited := room[host]; isLimited {
-		room[host] = free - min(free, size)
+func reserveSpace(space map[string]uint64, host string, size uint64) {
+	if free, isLimited := space[host]; isLimited {
+		space[host] = free - min(free, size)
 	}
 }
 

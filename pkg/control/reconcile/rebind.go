@@ -44,7 +44,7 @@ func Rebound(world World, name, drain string) (assignment *api.Assignment, whyNo
 	case !isOnHost(to, host):
 		return nil, fmt.Sprintf("it is declared to be drained on host %s: change that first (drain: %s, farlog apply)",
 			host, to.GetHost())
-	case !mayTake(world, to, CountAssigned(world)):
+	case !mayDrain(world, to, CountAssigned(world)):
 		return nil, fmt.Sprintf("drain %s takes no further stream: its host's drains are declared closed, full, or "+
 			"for another store", drain)
 	case !isReached:

@@ -62,7 +62,7 @@ func Plan(world World, now time.Time) []Action {
 }
 
 // PlanOf is Plan for some of the streams, which are named in order. Of these it puts into unsettled, or takes out of
-// it, those that wait for a target, a drain or room: what the world has of these is not of one stream.
+// it, those that wait for a target, a drain or space: what the world has of these is not of one stream.
 func PlanOf(world World, names []string, unsettled map[string]bool, now time.Time) []Action {
 	var actions []Action
 	tally := &tally{world: world}
@@ -77,7 +77,7 @@ func PlanOf(world World, names []string, unsettled map[string]bool, now time.Tim
 		if isOpen := !isWhole || slices.ContainsFunc(rings,
 			func(ring *api.RingSpec) bool { return IsMovable(world, ring) }); isOpen &&
 			!IsBeingDeleted(world.Deletions[name]) {
-			actions = append(actions, placeMissing(world, name, tally.placed(), tally.room(), now)...)
+			actions = append(actions, placeMissing(world, name, tally.placed(), tally.freeSpace(), now)...)
 		}
 		for i, ring := range rings {
 			if action, ok := bind(world, ring, name); ok {
@@ -99,7 +99,7 @@ func PlanOf(world World, names []string, unsettled map[string]bool, now time.Tim
 			delete(unsettled, name)
 		}
 		for i, ring := range rings {
-			if action, ok := keep(world, ring, name, i); ok {
+			if action, ok := keepWriter(world, ring, name, i); ok {
 				actions = append(actions, action)
 			}
 		}
@@ -122,9 +122,9 @@ func (t *tally) placed() map[string]int {
 	return t.rings
 }
 
-func (t *tally) room() map[string]uint64 {
+func (t *tally) freeSpace() map[string]uint64 {
 	if t.free == nil {
-		t.free = Room(t.world, t.world.TargetSpecs)
+		t.free = FreeSpace(t.world, t.world.TargetSpecs)
 	}
 	return t.free
 }
@@ -258,7 +258,7 @@ func assignmentOf(world World, rings []*api.RingSpec, name, drain string, curren
 		seen := SeenRing(world.Targets, ring)
 		member := &api.Member{Target: ring.Target, RingUuid: ring.RingUuid}
 		if IsBoundRing(ring, seen) {
-			member.Uri = way(world, ring, seen, world.LiveDrains[drain])
+			member.Uri = reachableURI(world, ring, seen, world.LiveDrains[drain])
 		}
 		if before := assignedMember(current, i); member.Uri == "" && len(rings) > 1 && current.GetDrain() == drain &&
 			bytes.Equal(before.GetRingUuid(), ring.RingUuid) {
@@ -275,8 +275,8 @@ func assignmentOf(world World, rings []*api.RingSpec, name, drain string, curren
 	return wanted, isReached
 }
 
-// keep finds the writer that came in with a grant which ends for who has not come in.
-func keep(world World, ring *api.RingSpec, name string, member int) (Action, bool) {
+// keepWriter finds the writer that came in with a grant which ends for who has not come in.
+func keepWriter(world World, ring *api.RingSpec, name string, member int) (Action, bool) {
 	if ring == nil {
 		return Action{}, false
 	}
@@ -299,7 +299,7 @@ func candidates(world World, rings []*api.RingSpec, name string, current *api.As
 	for _, id := range sortedNames(world.LiveDrains) {
 		drain := world.LiveDrains[id]
 		if isBound && !WritesStore(drain, current) || !MayDrain(drain, name) ||
-			!isOnHost(drain, world.Streams[name].GetSpec().GetDrainHost()) || !mayTake(world, drain, loads) {
+			!isOnHost(drain, world.Streams[name].GetSpec().GetDrainHost()) || !mayDrain(world, drain, loads) {
 			continue
 		}
 		wanted, isReached := assignmentOf(world, rings, name, id, current)
@@ -320,11 +320,11 @@ func candidates(world World, rings []*api.RingSpec, name string, current *api.As
 // isNear reports whether one of the rings is on the drain's own host.
 func isNear(assignment *api.Assignment) bool {
 	for _, member := range assignment.Members {
-		if !IsFar(member.Uri) {
+		if !IsRemote(member.Uri) {
 			return true
 		}
 	}
-	return len(assignment.Members) == 0 && !IsFar(assignment.Uri)
+	return len(assignment.Members) == 0 && !IsRemote(assignment.Uri)
 }
 
 func isSameRing(a, b *api.Assignment) bool {

@@ -43,39 +43,39 @@ var plans = []struct {
 	{"drain of another host does not reach it", emptyWorld().withStream("a").withTarget("t1",
 		testHost).withRing("a", "t1", "u").bound("a", "u").withDrain("d1", "beta"), ""},
 	{
-		"drain of another host reaches a ring that listens, the fastest way", farWorld().withDrain("d1", "beta"),
+		"drain of another host reaches a ring that listens, the fastest way", remoteWorld().withDrain("d1", "beta"),
 		"assign a(u) to d1 #1 by verbs://x:1/a;",
 	},
 	{
-		"drain says by what it reaches other hosts", farWorld().withDrain("d1", "beta").reachingBy("d1", "ofi"),
+		"drain says by what it reaches other hosts", remoteWorld().withDrain("d1", "beta").reachingBy("d1", "ofi"),
 		"assign a(u) to d1 #1 by ofi:tcp://x:2/a;",
 	},
 	{
 		"drain without what the target offers does not reach it",
-		farWorld().listening("a", "ofi:tcp://x:2/a").withDrain("d1", "beta").reachingBy("d1", "verbs"), "",
+		remoteWorld().listening("a", "ofi:tcp://x:2/a").withDrain("d1", "beta").reachingBy("d1", "verbs"), "",
 	},
 	{
-		"drain beside the ring comes first", farWorld().withDrain("d1", "beta").withDrain("d2", testHost),
+		"drain beside the ring comes first", remoteWorld().withDrain("d1", "beta").withDrain("d2", testHost),
 		"assign a(u) to d2 #1;",
 	},
 	{
 		"far drain that lives keeps it when one beside the ring comes",
-		farWorld().withDrain("d1", "beta").withDrain("d2", testHost).
+		remoteWorld().withDrain("d1", "beta").withDrain("d2", testHost).
 			withAssignment("a", "d1", "u").assignedTo("a", "verbs://x:1/a"), "",
 	},
 	{
-		"far drain is told where the ring is now", farWorld().listening("a", "ofi:tcp://y:3/a").withDrain("d1",
+		"far drain is told where the ring is now", remoteWorld().listening("a", "ofi:tcp://y:3/a").withDrain("d1",
 			"beta").
 			withAssignment("a", "d1", "u").assignedTo("a", "ofi:tcp://x:2/a"),
 		"assign a(u) to d1 #6 by ofi:tcp://y:3/a;",
 	},
 	{
 		"far drain of a target that does not listen just now is left alone",
-		farWorld().listening("a").withDrain("d1", "beta").
+		remoteWorld().listening("a").withDrain("d1", "beta").
 			withAssignment("a", "d1", "u").assignedTo("a", "ofi:tcp://x:2/a"), "",
 	},
-	{"writer that has not come yet", farWorld().admitted("a", 3, 2), ""},
-	{"writer that is in keeps its grant", farWorld().admitted("a", 3, 3), "keep a #3;"},
+	{"writer that has not come yet", remoteWorld().admitted("a", 3, 2), ""},
+	{"writer that is in keeps its grant", remoteWorld().admitted("a", 3, 3), "keep a #3;"},
 	{"living drain keeps it", emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "u").
 		bound("a", "u").withDrain("d1", testHost).withDrain("d0", testHost).withAssignment("a", "d1", "u"), ""},
 	{"dead drain is replaced", emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "u").
@@ -84,12 +84,12 @@ var plans = []struct {
 		testHost).withRing("a", "t1", "u").
 		bound("a", "u").withAssignment("a", "d1", "u"), ""},
 	{
-		"ring formatted anew is not taken for the stream's",
+		"ring formatted again is not taken for the stream's",
 		emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "v").
 			bound("a", "u").withDrain("d1", testHost).withAssignment("a", "d1", "u"), "",
 	},
 	{
-		"ring formatted anew before it was bound is not taken either",
+		"ring formatted again before it was bound is not taken either",
 		emptyWorld().withStream("a").withTarget("t1", testHost).
 			withRing("a", "t1", "v").withDrain("d1", testHost).withAssignment("a", "d1", "u"), "bind a to u;",
 	},
@@ -274,8 +274,8 @@ func TestPlan_Properties(t *testing.T) {
 			return action.Forget != "" || action.Renew != nil || action.Place != nil &&
 				world.Rings[action.Place.Stream.Spec.Name] != nil
 		}
-		// what is gone, or moves, leaves room for others, and what is to be made again may be so elsewhere, where that
-		// leaves room again
+		// what is gone, or moves, leaves space for others, and what is to be made again may be so elsewhere, where that
+		// leaves space again
 		if slices.ContainsFunc(actions, isMaking) {
 			for range 2 {
 				after = apply(after, Plan(after, testNow))
@@ -295,7 +295,7 @@ func TestPlan_Properties(t *testing.T) {
 	})
 }
 
-// checkCapacity finds a host that was given a ring for which it has no room.
+// checkCapacity finds a host that was given a ring for which it has no space.
 func checkCapacity(rt *rapid.T, before, after World) {
 	taken := func(world World, host string) (bytes uint64) {
 		for _, ring := range world.Rings {
@@ -322,7 +322,7 @@ func checkRenewal(rt *rapid.T, world World, action Action) {
 	}
 	if world.Epochs[ring.Stream.Spec.Name] > 0 || !seen.GetMissing() || seen.WriterEpoch > 0 ||
 		former.Target != ring.Target || string(former.RingUuid) != string(ring.LostUuid) || len(ring.RingUuid) > 0 {
-		rt.Fatalf("wanted anew although it may hold records: %s", describe([]Action{action}))
+		rt.Fatalf("wanted again although it may hold records: %s", describe([]Action{action}))
 	}
 }
 
@@ -380,7 +380,7 @@ func checkAssignment(rt *rapid.T, world World, action Action, seen map[string]bo
 		rt.Fatalf("drained from another host than wanted: %s", describe([]Action{action}))
 	}
 	if current == nil || !WritesStore(world.LiveDrains[current.Drain], current) {
-		if IsFar(to.Uri) == (drain.Host == world.Targets[to.Target].Agent.Host) || IsFar(to.Uri) &&
+		if IsRemote(to.Uri) == (drain.Host == world.Targets[to.Target].Agent.Host) || IsRemote(to.Uri) &&
 			!strings.HasPrefix(to.Uri, drain.Transport) {
 			rt.Fatalf("drain does not reach the ring: %s", describe([]Action{action}))
 		}

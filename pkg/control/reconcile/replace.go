@@ -17,11 +17,11 @@ func Counts(ring *api.RingSpec, seen *api.RingState) bool {
 	return ring.GetReplacement() == nil || IsBoundRing(ring, seen) && seen.GetWriterEpoch() > 0
 }
 
-// Tells lists which of a stream's rings tell an opening what was acknowledged, as their targets last reported. Where
-// one of them knows an epoch, those that know none tell nothing: neither a new one in the place of another, nor one
-// that was away when the stream was first opened. Before that the first opening takes all that nobody replaced. Of a
-// ring that was never reported it is not known; an original one is taken to tell.
-func Tells(rings []*api.RingSpec, look func(*api.RingSpec) *api.RingState) []bool {
+// KnowAcknowledged lists which of a stream's rings tell an opening what was acknowledged, as their targets last
+// reported. Where one of them knows an epoch, those that know none tell nothing: neither a new one in the place of
+// another, nor one that was away when the stream was first opened. Before that the first opening takes all that nobody
+// replaced. Of a ring that was never reported it is not known; an original one is taken to tell.
+func KnowAcknowledged(rings []*api.RingSpec, look func(*api.RingSpec) *api.RingState) []bool {
 	knows := func(ring *api.RingSpec) bool { return IsBoundRing(ring, look(ring)) && look(ring).GetWriterEpoch() > 0 }
 	isWritten := slices.ContainsFunc(rings, knows)
 	tells := make([]bool, len(rings))
@@ -31,8 +31,8 @@ func Tells(rings []*api.RingSpec, look func(*api.RingSpec) *api.RingState) []boo
 	return tells
 }
 
-// TellingCount is how many of the rings tell it without one of them; -1: without none.
-func TellingCount(tells []bool, without int) (count int) {
+// KnowingCount is how many of the rings tell it without one of them; -1: without none.
+func KnowingCount(tells []bool, without int) (count int) {
 	for i, isTelling := range tells {
 		if isTelling && i != without {
 			count++
@@ -65,14 +65,14 @@ func WhyNotReplace(world World, name string, member int) string {
 	}
 	seen := SeenRing(world.Targets, rings[member])
 	isThere := isProvided(world, rings[member])
-	tells := Tells(rings, func(ring *api.RingSpec) *api.RingState { return SeenRing(world.Targets, ring) })
+	tells := KnowAcknowledged(rings, func(ring *api.RingSpec) *api.RingState { return SeenRing(world.Targets, ring) })
 	switch {
 	case isThere && Needed(stream) == 1:
 		return fmt.Sprintf("target %s has its ring, and with one member needed it may have what no other has",
 			rings[member].Target)
 	case isThere && seen.WriterHeld && Needed(stream) == MemberCount(stream):
 		return fmt.Sprintf("a writer needs all members, that of target %s too: end it first", rings[member].Target)
-	case isThere && tells[member] && TellingCount(tells, member) < FenceCount(stream):
+	case isThere && tells[member] && KnowingCount(tells, member) < FenceCount(stream):
 		return fmt.Sprintf("target %s has its ring, and without it too few members know what was acknowledged: the "+
 			"ring of target %s never received an epoch; the writer, or the next one to open the stream, gives it "+
 			"one. Where the ring of that target is lost, replace it "+
@@ -82,7 +82,7 @@ func WhyNotReplace(world World, name string, member int) string {
 }
 
 // ReplacementTarget chooses who is to make the new ring: the target that is named, or the nearest and least loaded one
-// with room in a failure domain where the stream has no other member. Where there is none, why tells it.
+// with space in a failure domain where the stream has no other member. Where there is none, why tells it.
 func ReplacementTarget(world World, name string, member int, named string, now time.Time) (target, why string) {
 	stream := world.Streams[name]
 	rings, _ := RingSpecs(world.Rings, stream)
@@ -92,7 +92,7 @@ func ReplacementTarget(world World, name string, member int, named string, now t
 			taken[domainOf(world, stream, ring.Target)] = true
 		}
 	}
-	fitting, reason := fittingTargets(world, stream.GetSpec(), Room(world, world.TargetSpecs), now)
+	fitting, reason := fittingTargets(world, stream.GetSpec(), FreeSpace(world, world.TargetSpecs), now)
 	free := slices.DeleteFunc(fitting, func(one string) bool {
 		domain := domainOf(world, stream, one)
 		return domain == "" || taken[domain] || named == "" && one == rings[member].Target || named != "" &&

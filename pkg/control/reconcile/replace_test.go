@@ -150,14 +150,14 @@ func TestTells_WhoKnowsAnEpochWhereOneDoes(t *testing.T) {
 		"t3": {RingUuid: []byte("t3")},
 	}
 	tells := func() []bool {
-		return Tells(rings, func(ring *api.RingSpec) *api.RingState { return seen[ring.Target] })
+		return KnowAcknowledged(rings, func(ring *api.RingSpec) *api.RingState { return seen[ring.Target] })
 	}
 	if got := tells(); !slices.Equal(got, []bool{true, false, true, true}) {
 		t.Errorf("before anybody was told: %v", got)
 	}
 	seen["t1"].WriterEpoch = 1
-	if got := tells(); !slices.Equal(got, []bool{true, false, false, true}) || TellingCount(got, -1) != 2 ||
-		TellingCount(got, 0) != 1 {
+	if got := tells(); !slices.Equal(got, []bool{true, false, false, true}) || KnowingCount(got, -1) != 2 ||
+		KnowingCount(got, 0) != 1 {
 		t.Errorf("when one was told: %v", got)
 	}
 }

@@ -49,7 +49,8 @@ func TestPlace_PrefersLessWear(t *testing.T) {
 			return limit == 0 || wear[id] <= int(limit)
 		}
 		loads, placed := countPlaced(world), ""
-		for _, action := range placeMissing(world, "new", countPlaced(world), Room(world, world.TargetSpecs), testNow) {
+		free := FreeSpace(world, world.TargetSpecs)
+		for _, action := range placeMissing(world, "new", countPlaced(world), free, testNow) {
 			placed = action.Place.Target
 		}
 		for id := range world.LiveTargets {
@@ -63,7 +64,8 @@ func TestPlace_PrefersLessWear(t *testing.T) {
 					wear[placed], id, loads[id], wear[id])
 			}
 		}
-		if why := WhyNotPlaced(world, "new", Room(world, world.TargetSpecs), testNow); (why == "") != (placed != "") ||
+		free = FreeSpace(world, world.TargetSpecs)
+		if why := WhyNotPlaced(world, "new", free, testNow); (why == "") != (placed != "") ||
 			placed == "" && !strings.Contains(why, "of its endurance, the limit is") {
 			t.Fatalf("placed on %q, and the reason is %q", placed, why)
 		}

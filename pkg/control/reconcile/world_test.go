@@ -122,7 +122,7 @@ func describe(actions []Action) string {
 		}
 		if to := action.Assign; to != nil {
 			text += fmt.Sprintf("assign %s(%s) to %s #%d", to.Stream, to.RingUuid, to.Drain, to.Generation)
-			if IsFar(to.Uri) {
+			if IsRemote(to.Uri) {
 				text += " by " + to.Uri
 			}
 			text += ";"
@@ -140,8 +140,8 @@ func describe(actions []Action) string {
 	return text
 }
 
-// farWorld has one ring that is bound and listens by two transports.
-func farWorld() World {
+// remoteWorld has one ring that is bound and listens by two transports.
+func remoteWorld() World {
 	return emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "u").bound("a", "u").
 		listening("a", "ofi:tcp://x:2/a", "verbs://x:1/a")
 }

@@ -26,30 +26,30 @@ func TestDial_LeavesWhoHasLostItsEtcd(t *testing.T) {
 	}
 	defer conn.Close()
 	client := api.NewControlServiceClient(conn)
-	heard := make(chan string, 16)
+	received := make(chan string, 16)
 	watching, stop := context.WithCancel(t.Context())
 	defer stop()
 	go api.Follow(watching, func(ctx context.Context) (grpc.ServerStreamingClient[api.WatchStreamsResponse], error) {
 		return client.WatchStreams(ctx, &api.WatchStreamsRequest{})
 	}, func(message *api.WatchStreamsResponse) {
 		for _, stream := range message.Streams {
-			heard <- stream.Spec.Name
+			received <- stream.Spec.Name
 		}
 	}, func(error) {})
-	hear := func(want string) {
+	receive := func(want string) {
 		t.Helper()
 		for deadline := time.After(stepTimeout); ; {
 			select {
-			case got := <-heard:
+			case got := <-received:
 				if got == want {
 					return
 				}
 			case <-deadline:
-				t.Fatalf("never heard of %s", want)
+				t.Fatalf("never learned of %s", want)
 			}
 		}
 	}
-	hear("first")
+	receive("first")
 	if err := lost.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func TestDial_LeavesWhoHasLostItsEtcd(t *testing.T) {
 			break
 		}
 	}
-	hear("second")
+	receive("second")
 	_, err = first.control.ListStreams(t.Context(), &api.ListStreamsRequest{})
 	if !api.IsBlind(err) {
 		t.Errorf("the first says %v", err)

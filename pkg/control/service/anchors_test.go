@@ -74,7 +74,7 @@ func TestAnchors_BackwardsIsRefused(t *testing.T) {
 	t.Parallel()
 	cluster := etcdtest.Open(t, t.TempDir())
 	s := new(sink)
-	one := startInstanceWith(t, cluster, Config{IsSole: true, Audit: s.take})
+	one := startInstanceWith(t, cluster, Config{IsSole: true, Audit: s.record})
 	one.create("a")
 	one.assign(1)
 	first, later := anchorAt(1, 3, 8192), anchorAt(1, 3, 9000)
@@ -110,7 +110,7 @@ func TestAnchors_BackwardsIsRefused(t *testing.T) {
 		s.mutex.Lock()
 		defer s.mutex.Unlock()
 		refused, kept := 0, 0
-		for _, act := range s.acts {
+		for _, act := range s.events {
 			switch {
 			case act.What != "ReportAnchor" || act.Stream != "a":
 			case act.Outcome == "OK" && strings.Contains(string(act.Request), "sealedSegment"):

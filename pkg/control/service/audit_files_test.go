@@ -19,11 +19,11 @@ import (
 )
 
 // Whoever may write the file of rules, the list of revoked certificates or the authority's file rules here without a
-// call. So what is read there is an act, taken or refused, with the digest of what is there: first what is in force at
-// the start, then each other content, whether anybody calls or not.
-func TestActs_FilesThatAreReadAgain(t *testing.T) {
+// call. So what is read there is an audit event, taken or refused, with the digest of what is there: first what is in
+// force at the start, then each other content, whether anybody calls or not.
+func TestAudit_FilesThatAreReadAgain(t *testing.T) {
 	kept := new(sink)
-	g := startGuardedWith(t, "rules: []\n", Config{Audit: kept.take})
+	g := startGuardedWith(t, "rules: []\n", Config{Audit: kept.record})
 	path := func(name string) string { return filepath.Join(g.dir, name) }
 	write := func(name, content string) {
 		t.Helper()
@@ -76,29 +76,33 @@ func TestActs_FilesThatAreReadAgain(t *testing.T) {
 }
 
 // A file that the keeper reads says who is let in, or who this process is: what the first ones say is told.
-func TestActs_AreAllFilesThatLetIn(t *testing.T) {
+func TestAudit_AreAllFilesThatLetIn(t *testing.T) {
 	own := []string{"Cert", "Key"} // of this process; they let nobody in
 	told := map[string]bool{"Authority": true, "Revoked": true}
 	files := reflect.TypeFor[identity.Files]()
 	for i := range files.NumField() {
 		if field := files.Field(i); field.Type.Kind() == reflect.String && !told[field.Name] &&
 			!slices.Contains(own, field.Name) {
-			t.Errorf("identity.Files.%s: expected an act when it is read again: add it to Keeper.tellRead, or here "+
-				"to those that let nobody in", field.Name)
+			t.Errorf(
+				"identity.Files.%s: expected an audit event when it is read again: add it to Keeper.tellRead, or here "+
+					"to those that let nobody in",
+				field.Name,
+			)
 		}
 	}
 	keeper, err := identity.NewKeeper(identity.In(newGuardDir(t), identity.KindControl), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	heard := map[string]bool{}
+	received := map[string]bool{}
 	keeper.Watch(func(reading identity.Reading) {
 		for name := range told {
-			heard[name] = heard[name] || reflect.ValueOf(keeper.Files()).FieldByName(name).String() == reading.File
+			received[name] = received[name] ||
+				reflect.ValueOf(keeper.Files()).FieldByName(name).String() == reading.File
 		}
 	})
-	if !reflect.DeepEqual(heard, told) {
-		t.Errorf("told of %v", heard)
+	if !reflect.DeepEqual(received, told) {
+		t.Errorf("told of %v", received)
 	}
 }
 
@@ -119,11 +123,11 @@ func newGuardDir(t *testing.T) string {
 }
 
 // Backup gives out every token and Restore replaces all there is: who asks for one without the role is recorded, as
-// with the calls that have one answer. A watch that is refused is no act.
-func TestActs_RefusedBackupAndRestore(t *testing.T) {
+// with the calls that have one answer. A watch that is refused is no audit event.
+func TestAudit_RefusedBackupAndRestore(t *testing.T) {
 	t.Parallel()
 	kept := new(sink)
-	g := startGuardedWith(t, "rules: []\n", Config{Audit: kept.take})
+	g := startGuardedWith(t, "rules: []\n", Config{Audit: kept.record})
 	conn := g.dial(g.keeper(identity.KindHost, "mallory", time.Hour))
 	client := api.NewControlServiceClient(conn)
 	backup, err := client.Backup(t.Context(), &api.BackupRequest{})
@@ -150,10 +154,11 @@ func TestActs_RefusedBackupAndRestore(t *testing.T) {
 	refused := func() (whats []string) {
 		kept.mutex.Lock()
 		defer kept.mutex.Unlock()
-		for _, act := range kept.acts {
-			if act.Outcome == "PERMISSIONDENIED" && strings.HasSuffix(act.Who, "/host/mallory") && act.From != "" &&
-				strings.Contains(act.Error, "has not the role admin") {
-				whats = append(whats, act.What)
+		for _, event := range kept.events {
+			if event.Outcome == "PERMISSIONDENIED" && strings.HasSuffix(event.Who, "/host/mallory") &&
+				event.From != "" &&
+				strings.Contains(event.Error, "has not the role admin") {
+				whats = append(whats, event.What)
 			}
 		}
 		return whats

@@ -30,21 +30,21 @@ import (
 type sink struct {
 	mutex   sync.Mutex
 	failure error
-	acts    []auditlog.Event
+	events  []auditlog.Event
 }
 
-func (s *sink) take(_ context.Context, records [][]byte) error {
+func (s *sink) record(_ context.Context, records [][]byte) error {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if s.failure != nil {
 		return s.failure
 	}
 	for _, record := range records {
-		var act auditlog.Event
-		if err := json.Unmarshal(record, &act); err != nil {
+		var event auditlog.Event
+		if err := json.Unmarshal(record, &event); err != nil {
 			return err
 		}
-		s.acts = append(s.acts, act)
+		s.events = append(s.events, event)
 	}
 	return nil
 }
@@ -58,18 +58,18 @@ func (s *sink) set(failure error) {
 func (s *sink) all() []auditlog.Event {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	return slices.Clone(s.acts)
+	return slices.Clone(s.events)
 }
 
 func (s *sink) count() int {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	return len(s.acts)
+	return len(s.events)
 }
 
-// An act with more changes than a record of the audit stream holds comes in parts, and what was done before and behind
-// it with it.
-func TestActs_MoreChangesThanARecordHolds(t *testing.T) {
+// An event with more changes than a record of the audit stream holds comes in parts, and what was done before and
+// behind it with it.
+func TestAudit_MoreChangesThanARecordHolds(t *testing.T) {
 	t.Parallel()
 	const count = 2000
 	fabric := &api.Fabric{}
@@ -84,29 +84,30 @@ func TestActs_MoreChangesThanARecordHolds(t *testing.T) {
 				return fmt.Errorf("a record of %d bytes", len(record))
 			}
 		}
-		return recorded.take(ctx, records)
+		return recorded.record(ctx, records)
 	}})
 	if _, err := one.control.ApplyFabric(t.Context(), &api.ApplyFabricRequest{Fabric: fabric}); err != nil {
 		t.Fatal(err)
 	}
 	one.create("behind")
-	one.until("the act behind it is recorded", func() bool {
+	one.until("the event behind it is recorded", func() bool {
 		recorded.mutex.Lock()
 		defer recorded.mutex.Unlock()
-		return slices.ContainsFunc(recorded.acts, func(act auditlog.Event) bool { return act.Stream == "behind" })
+		return slices.ContainsFunc(recorded.events, func(event auditlog.Event) bool { return event.Stream == "behind" })
 	})
 	var parts []int
 	told, id := map[string]bool{}, ""
-	for _, act := range recorded.acts {
-		if act.What != "ApplyFabric" {
+	for _, event := range recorded.events {
+		if event.What != "ApplyFabric" {
 			continue
 		}
-		if id = cmp.Or(id, act.ID); act.ID != id || act.Outcome != "OK" || act.Revision == 0 || act.Parts < 2 ||
-			act.Who != "insecure" {
-			t.Errorf("part %d of %d, id %s, %s by %s", act.Part, act.Parts, act.ID, act.Outcome, act.Who)
+		if id = cmp.Or(id, event.ID); event.ID != id || event.Outcome != "OK" || event.Revision == 0 ||
+			event.Parts < 2 ||
+			event.Who != "insecure" {
+			t.Errorf("part %d of %d, id %s, %s by %s", event.Part, event.Parts, event.ID, event.Outcome, event.Who)
 		}
-		parts = append(parts, act.Part)
-		for _, change := range act.Changes {
+		parts = append(parts, event.Part)
+		for _, change := range event.Changes {
 			told[change] = true
 		}
 	}
@@ -116,11 +117,11 @@ func TestActs_MoreChangesThanARecordHolds(t *testing.T) {
 }
 
 // What the sink did not take waits, in order, and is given to it when it takes again; nothing stays behind then.
-func TestActs_WaitForTheirSink(t *testing.T) {
+func TestAudit_WaitForTheirSink(t *testing.T) {
 	t.Parallel()
 	cluster := etcdtest.Open(t, t.TempDir())
 	s := &sink{failure: errors.New("no target yet")}
-	one := startInstanceWith(t, cluster, Config{IsSole: true, Audit: s.take})
+	one := startInstanceWith(t, cluster, Config{IsSole: true, Audit: s.record})
 	for i := range 250 { // more than a batch
 		one.create(fmt.Sprintf("s%03d", i))
 	}
@@ -128,11 +129,11 @@ func TestActs_WaitForTheirSink(t *testing.T) {
 		t.Error("something was taken")
 	}
 	s.set(nil)
-	one.until("all acts are taken", func() bool { return s.count() == 250 })
-	for i, act := range s.acts {
-		if act.Stream != fmt.Sprintf("s%03d", i) || act.Outcome != "OK" || act.Who != "insecure" ||
-			act.What != "CreateStream" || act.Revision == 0 {
-			t.Errorf("act %d: %+v", i, act)
+	one.until("all audit events are taken", func() bool { return s.count() == 250 })
+	for i, event := range s.events {
+		if event.Stream != fmt.Sprintf("s%03d", i) || event.Outcome != "OK" || event.Who != "insecure" ||
+			event.What != "CreateStream" || event.Revision == 0 {
+			t.Errorf("event %d: %+v", i, event)
 		}
 	}
 	one.until("none waits any more", func() bool {
@@ -143,14 +144,14 @@ func TestActs_WaitForTheirSink(t *testing.T) {
 }
 
 // In a control plane without any stream a backup may be restored, for which it must not have begun an audit stream on a
-// target that has come back. So acts wait there for the first stream, and not longer when so many wait that no further
-// one would be done soon, that stream's making and the restore among them.
-func TestActs_WaitForTheFirstStream(t *testing.T) {
+// target that has come back. So audit events wait there for the first stream, and not longer when so many wait that no
+// further one would be done soon, that stream's making and the restore among them.
+func TestAudit_WaitForTheFirstStream(t *testing.T) {
 	t.Parallel()
 	const most = auditlog.PendingMax / 2
 	for name, enough := range map[string]func(one *instance){
 		"a stream": func(one *instance) { one.create("a") },
-		"many acts": func(one *instance) {
+		"many events": func(one *instance) {
 			for first := 1; first < most; first += 100 {
 				var puts []clientv3.Op
 				for i := first; i < min(first+100, most); i++ {
@@ -173,7 +174,7 @@ func TestActs_WaitForTheFirstStream(t *testing.T) {
 			t.Fatal(err)
 		}
 		leader := &auditlog.Forwarder{
-			Client: cluster.Client(), Logger: slog.New(slog.DiscardHandler), Sink: s.take,
+			Client: cluster.Client(), Logger: slog.New(slog.DiscardHandler), Sink: s.record,
 			Mirror: one.server.mirror, Stream: auditName, Pending: new(atomic.Int64),
 		}
 		move := func() int {
@@ -184,19 +185,19 @@ func TestActs_WaitForTheFirstStream(t *testing.T) {
 			return s.count()
 		}
 		if count := move(); count != 0 || leader.Pending.Load() != 2 {
-			t.Errorf("%s: %d acts were taken before, %d are told to wait; expected none and 2", name, count,
+			t.Errorf("%s: %d audit events were taken before, %d are told to wait; expected none and 2", name, count,
 				leader.Pending.Load())
 		}
 		enough(one)
-		one.until(name+" lets the acts be taken", func() bool { return move() > 0 })
+		one.until(name+" lets the audit events be taken", func() bool { return move() > 0 })
 	}
 }
 
-// Every call that changes something is an act that is recorded: a new one that neither looks, by its name, nor is an
-// agent's report has to be among them.
-func TestActs_AreAllCallsThatChange(t *testing.T) {
+// Every call that changes something is an audit event that is recorded: a new one that neither looks, by its name, nor
+// is an agent's report has to be among them.
+func TestAudit_AreAllCallsThatChange(t *testing.T) {
 	looks := regexp.MustCompile(`^(Get|List|Watch|Check|Report)[A-Z]`)
-	acts := 0
+	events := 0
 	for _, service := range overHTTP {
 		names := []string{}
 		for _, one := range service.Methods {
@@ -208,22 +209,27 @@ func TestActs_AreAllCallsThatChange(t *testing.T) {
 		for _, name := range names {
 			is := auditlog.IsRecorded("/" + service.ServiceName + "/" + name)
 			if is == looks.MatchString(name) {
-				t.Errorf("%s.%s: is an act %t: expected each call to be one but Get, List, Watch, Check and Report; "+
-					"add it to isAct", service.ServiceName, name, is)
+				t.Errorf(
+					"%s.%s: is an audit event %t: expected each call to be one but Get, List, Watch, Check and "+
+						"Report; add it to IsRecorded",
+					service.ServiceName,
+					name,
+					is,
+				)
 			}
 			if is {
-				acts++
+				events++
 			}
 		}
 	}
-	if acts < 23 {
-		t.Errorf("%d calls are acts", acts)
+	if events < 23 {
+		t.Errorf("%d calls are events", events)
 	}
 }
 
 // A leader opens the audit stream again where it was written before and nobody holds it, and no oftener than somebody
 // can tell of that; a stream that nobody wrote yet it leaves alone.
-func TestActs_StreamIsHeldAnewByALeader(t *testing.T) {
+func TestAudit_StreamIsHeldAnewByALeader(t *testing.T) {
 	t.Parallel()
 	etcd, s := etcdtest.Open(t, t.TempDir()), &sink{}
 	var opened atomic.Int32
@@ -234,7 +240,7 @@ func TestActs_StreamIsHeldAnewByALeader(t *testing.T) {
 			if len(records) == 0 {
 				opened.Add(1)
 			}
-			return s.take(ctx, records)
+			return s.record(ctx, records)
 		},
 	})
 	spec, err := fabric.CompleteStream(&api.StreamSpec{Name: auditName})
@@ -250,24 +256,24 @@ func TestActs_StreamIsHeldAnewByALeader(t *testing.T) {
 	unwritten := ring(auditName, "t1")
 	one.reportTarget("t1", unwritten)
 	one.until("its ring is bound", func() bool { return len(one.status(auditName).RingSpecs[0].RingUuid) > 0 })
-	acts := 0
-	act := func() {
+	events := 0
+	event := func() {
 		t.Helper()
-		acts++
-		one.create(fmt.Sprintf("stream%d", acts))
-		one.until("the act is recorded", func() bool { return s.count() == acts })
+		events++
+		one.create(fmt.Sprintf("stream%d", events))
+		one.until("the event is recorded", func() bool { return s.count() == events })
 	}
-	act()
-	act()
+	event()
+	event()
 	if count := opened.Load(); count != 0 {
 		t.Errorf("a stream that nobody has written was opened %d times", count)
 	}
 	written := proto.Clone(unwritten).(*api.RingState)
 	written.WriterEpoch, written.WriterHeld = 3, false
 	one.reportTarget("t1", written)
-	one.until("the stream is opened anew", func() bool { return opened.Load() > 0 })
+	one.until("the stream is opened again", func() bool { return opened.Load() > 0 })
 	for range 3 {
-		act()
+		event()
 	}
 	if count, most := opened.Load(), 1+int32(time.Since(began)/auditlog.ReopenDelay); count > most {
 		t.Errorf("opened %d times within %s, expected at most %d", count, time.Since(began), most)

@@ -100,7 +100,7 @@ func TestRestore_BesideAnAuditStream(t *testing.T) {
 	}
 }
 
-// One whose audit stream has a ring may have records in it, which must not be lost sight of; and one that is not in the
+// One whose audit stream has a ring may have records in it, which must not be lost; and one that is not in the
 // backup would share its id with another.
 func TestRestore_NotOverAnAuditStreamWithARing(t *testing.T) {
 	t.Parallel()

@@ -86,7 +86,7 @@ func TestStatus_StalledWriter(t *testing.T) {
 	one.confirm(1, 1)
 	one.granted(answered)
 	now, _ := one.server.mirror.Load()
-	local := farRing("a", "t1")
+	local := remoteRing("a", "t1")
 	local.WriterHeld, local.Counters = true, &api.WriterCounters{StalledFor: durationpb.New(2 * time.Second)}
 	for name, test := range map[string]struct {
 		rings  []*api.RingState
@@ -142,7 +142,7 @@ func TestReportHost_WritersFigures(t *testing.T) {
 			t.Fatal(err)
 		}
 		now, _ := one.server.mirror.Load()
-		if told := now.HostTold("h").GetWriters(); len(told) != 1 || told[0].Counters.Records != records {
+		if told := now.HostReport("h").GetWriters(); len(told) != 1 || told[0].Counters.Records != records {
 			t.Errorf("report %d: this instance shows %v", records, told)
 		}
 		if kept := now.Hosts["h"].GetWriters(); len(kept) != 1 || kept[0].Counters.Records != 0 {

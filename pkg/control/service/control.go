@@ -76,7 +76,7 @@ func (s *Server) AcquireWriter(ctx context.Context, request *api.AcquireWriterRe
 		return nil, err
 	}
 	if request.NoTakeover {
-		if err := s.spare(ctx, request, admitting); err != nil {
+		if err := s.waitNoWriter(ctx, request, admitting); err != nil {
 			return nil, err
 		}
 	}
@@ -119,7 +119,7 @@ func (s *Server) confirmed(ctx context.Context, request *api.AcquireWriterReques
 		if ring := reconcile.SeenRing(now.Targets, now.Rings[reconcile.MemberKey(request.Stream,
 			i)]); admitting.IsFar[i] {
 			member.Token = admitting.Tokens[i]
-			if uri := reconcile.FarURI(ring.GetRemoteUris(), request.Transport, request.Stream, i); uri != "" {
+			if uri := reconcile.RemoteURI(ring.GetRemoteUris(), request.Transport, request.Stream, i); uri != "" {
 				member.Uri = uri
 			}
 		}
@@ -193,7 +193,7 @@ func (s *Server) checkStream(ctx context.Context, name string) error {
 // fresh is the view, unless it is known to be old: for what comes long after the guard has looked.
 func (s *Server) fresh() (*state.View, error) {
 	if s.isResyncing() {
-		return nil, api.Blind(resyncingText)
+		return nil, api.EtcdUnreachable(resyncingText)
 	}
 	return s.view(), nil
 }
@@ -214,9 +214,9 @@ func unknownStream(v *state.View, caller access.Caller, name string) error {
 }
 
 // someOf names some of those that there are, or says that there are none yet, and what makes one.
-func someOf(names []string, cure string) string {
+func someOf(names []string, remedy string) string {
 	if len(names) == 0 {
-		return "there are none yet" + cure
+		return "there are none yet" + remedy
 	}
 	text := "there is " + strings.Join(names[:min(len(names), namesToldMax)], ", ")
 	if len(names) > namesToldMax {

@@ -17,8 +17,8 @@ import (
 	"github.com/farlog/farlog/pkg/control/state"
 )
 
-// ExtendWriter implements farlog.v1.ControlService. Writers ask it again and again, so that it is an act only when
-// there is something to tell.
+// ExtendWriter implements farlog.v1.ControlService. Writers ask it again and again, so that it is an audit event only
+// when there is something to tell.
 func (s *Server) ExtendWriter(ctx context.Context, request *api.ExtendWriterRequest) (*api.ExtendWriterResponse,
 	error,
 ) {
@@ -43,7 +43,7 @@ func (s *Server) ExtendWriter(ctx context.Context, request *api.ExtendWriterRequ
 	}
 	changed := ringsChangedFor(now, request)
 	if len(changed) == 0 || request.Closed {
-		return &api.ExtendWriterResponse{Declared: termsOf(now.Streams[request.Stream].Spec)}, nil
+		return &api.ExtendWriterResponse{Declared: settingsOf(now.Streams[request.Stream].Spec)}, nil
 	}
 	response, err := s.recorder.Do(ctx, callerOf(ctx), api.ControlService_ExtendWriter_FullMethodName, request,
 		func() (any, error) { return s.extend(ctx, now, request, changed) })
@@ -100,18 +100,18 @@ func (s *Server) extend(ctx context.Context, now *state.View, request *api.Exten
 	guards := append(state.RingsUnchanged(now, name), state.UnchangedSince(now, etcd.KeyDeletions+name),
 		state.UnchangedSince(now, etcd.KeyEpochs+name), state.UnchangedSince(now, etcd.KeyStreams+name))
 	var writes []clientv3.Op
-	response, granted := &api.ExtendWriterResponse{Declared: termsOf(now.Streams[name].Spec)},
+	response, granted := &api.ExtendWriterResponse{Declared: settingsOf(now.Streams[name].Spec)},
 		proto.Clone(now.Grants[name]).(*api.Grant)
 	for _, i := range changed {
 		key := reconcile.MemberKey(name, i)
 		seen := reconcile.SeenRing(now.Targets, now.Rings[key])
-		isFar, err := grant.IsFar(now, seen, asked)
+		isFar, err := grant.IsRemote(now, seen, asked)
 		if err != nil {
 			return nil, err
 		}
 		ring := &api.Member{Uri: seen.Uri, RingUuid: now.Rings[key].RingUuid, Target: seen.Target}
 		if isFar {
-			ring.Uri = reconcile.FarURI(seen.RemoteUris, request.Transport, name, i)
+			ring.Uri = reconcile.RemoteURI(seen.RemoteUris, request.Transport, name, i)
 		}
 		if i < len(granted.Members) {
 			granted.Members[i] = proto.Clone(ring).(*api.Member) // what is kept has no token

@@ -29,11 +29,11 @@ func TestExtendWriter_RingReplacedWhileItRuns(t *testing.T) {
 	t.Parallel()
 	s := &sink{}
 	etcd := etcdtest.Open(t, t.TempDir())
-	one := startInstanceWith(t, etcd, Config{IsSole: true, Audit: s.take})
+	one := startInstanceWith(t, etcd, Config{IsSole: true, Audit: s.record})
 	one.create("a")
 	one.reportTarget("t1")
 	one.until("stream is placed", func() bool { return len(one.status("a").RingSpecs) == 1 })
-	one.reportTarget("t1", farRing("a", "t1"))
+	one.reportTarget("t1", remoteRing("a", "t1"))
 	answered := one.acquireFar("ofi")
 	one.untilAdmission(1)
 	one.confirm(1, 1)
@@ -51,7 +51,7 @@ func TestExtendWriter_RingReplacedWhileItRuns(t *testing.T) {
 	if response, err := one.control.ExtendWriter(one.context(), request); err != nil || len(response.Members) != 0 {
 		t.Errorf("before the new ring is there: %v, %v", response, err)
 	}
-	fresh := farRing("a", "t1")
+	fresh := remoteRing("a", "t1")
 	fresh.RingUuid = bytes.Repeat([]byte{7}, grant.RingUUIDLen)
 	one.reportTarget("t1", fresh)
 	one.until("the new ring is bound", func() bool {
@@ -86,10 +86,10 @@ func TestExtendWriter_RingReplacedWhileItRuns(t *testing.T) {
 	one.until("it is recorded once", func() bool {
 		s.mutex.Lock()
 		defer s.mutex.Unlock()
-		acts := slices.DeleteFunc(slices.Clone(s.acts),
-			func(act auditlog.Event) bool { return act.What != "ExtendWriter" })
-		return len(acts) == 1 && acts[0].Outcome == "OK" && len(acts[0].Changes) == 1 &&
-			!bytes.Contains(acts[0].Request, ring.Token)
+		events := slices.DeleteFunc(slices.Clone(s.events),
+			func(event auditlog.Event) bool { return event.What != "ExtendWriter" })
+		return len(events) == 1 && events[0].Outcome == "OK" && len(events[0].Changes) == 1 &&
+			!bytes.Contains(events[0].Request, ring.Token)
 	})
 }
 
@@ -135,7 +135,7 @@ func (i *instance) checkWriter(request *api.ExtendWriterRequest, isChanged bool)
 	i.t.Helper()
 	writer := &api.RunningWriter{
 		Stream: request.Stream, Epoch: request.Epoch, Pid: request.Holder.Pid,
-		RingUuids: request.RingUuids, Declared: termsOf(i.status(request.Stream).Stream.Spec),
+		RingUuids: request.RingUuids, Declared: settingsOf(i.status(request.Stream).Stream.Spec),
 	}
 	for what, wrong := range map[string]func(*api.RunningWriter, *api.CheckWritersRequest){
 		"another epoch":   func(w *api.RunningWriter, _ *api.CheckWritersRequest) { w.Epoch = 2 },
@@ -204,7 +204,7 @@ func TestExtendWriter_ChangedSinceTheLook(t *testing.T) {
 		t.Errorf("of a ring that is in no other's place, to a writer that does not name its own: %v, %v", response, err)
 	}
 	replaceRing(t, one, one.etcd)
-	fresh := farRing("a", "t1")
+	fresh := remoteRing("a", "t1")
 	fresh.RingUuid = bytes.Repeat([]byte{7}, grant.RingUUIDLen)
 	one.reportTarget("t1", fresh)
 	one.until("the new ring is bound", func() bool {

@@ -236,13 +236,13 @@ func TestListStreams_PagesAndFilters(t *testing.T) {
 	}
 }
 
-// A watch that breaks goes on from the revision it has heard of: nothing is told twice, nothing is left out.
+// A watch that breaks goes on from the revision it has learned of: nothing is told twice, nothing is left out.
 func TestWatchStreams_GoesOnAfterABreak(t *testing.T) {
 	t.Parallel()
 	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	one.create("a")
-	revision, heard := int64(0), []string{}
-	hear := func(until string) {
+	revision, received := int64(0), []string{}
+	receive := func(until string) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), stepTimeout)
 		defer cancel()
@@ -254,22 +254,22 @@ func TestWatchStreams_GoesOnAfterABreak(t *testing.T) {
 			}
 			revision = message.Revision
 			for _, stream := range message.Streams {
-				heard = append(heard, stream.Spec.Name)
+				received = append(received, stream.Spec.Name)
 			}
-			if slices.Contains(heard, until) {
+			if slices.Contains(received, until) {
 				return
 			}
 		}
-		t.Fatalf("heard %v, then %v", heard, err)
+		t.Fatalf("received %v, then %v", received, err)
 	}
-	hear("a")
+	receive("a")
 	one.create("b")
 	one.create("c")
-	hear("c")
+	receive("c")
 	one.create("d")
-	hear("d")
-	if got := strings.Join(heard, ""); got != "abcd" {
-		t.Errorf("heard %q", got)
+	receive("d")
+	if got := strings.Join(received, ""); got != "abcd" {
+		t.Errorf("received %q", got)
 	}
 }
 
@@ -285,7 +285,7 @@ func TestWatchStreams_OfAnotherEtcd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hear := func(want string, isAll bool) int64 {
+	receive := func(want string, isAll bool) int64 {
 		t.Helper()
 		message, err := watch.Recv()
 		if err != nil || len(message.Streams) != 1 || message.Streams[0].Spec.Name != want ||
@@ -295,16 +295,16 @@ func TestWatchStreams_OfAnotherEtcd(t *testing.T) {
 		}
 		return message.Revision
 	}
-	revision := hear("a", true)
+	revision := receive("a", true)
 	one.create("b")
-	hear("b", false)
+	receive("b", false)
 	if watch, err = one.control.WatchStreams(ctx, &api.WatchStreamsRequest{Revision: revision}); err != nil {
 		t.Fatal(err)
 	}
-	hear("b", false)
+	receive("b", false)
 }
 
-// A ring that no host can ever hold is refused where no target is named, too; so is one that finds no room beside the
+// A ring that no host can ever hold is refused where no target is named, too; so is one that finds no space beside the
 // others; one that could go where there is no limit is not.
 func TestPlanFabric_NoHostIsLargeEnough(t *testing.T) {
 	wanted := &api.Fabric{
@@ -343,7 +343,7 @@ func TestPlanFabric_NoHostIsLargeEnough(t *testing.T) {
 	}
 }
 
-// So it is when it is created by itself, dry or not, and when what is there has taken the room; nothing is limited
+// So it is when it is created by itself, dry or not, and when what is there has taken the space; nothing is limited
 // where a target without a limit reports.
 func TestCreateStream_NoHostIsLargeEnough(t *testing.T) {
 	t.Parallel()
@@ -376,7 +376,7 @@ func TestCreateStream_NoHostIsLargeEnough(t *testing.T) {
 			}
 			if !strings.HasSuffix(status.Convert(err).Message(),
 				"; raise a capacity, declare another target (farlog apply, targets), or take a smaller ring") {
-				t.Errorf("%s is told no cure: %v", spec.Name, err)
+				t.Errorf("%s is told no remedy: %v", spec.Name, err)
 			}
 		}
 		if _, err := one.control.GetStream(one.context(),

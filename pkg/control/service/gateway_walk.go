@@ -37,12 +37,18 @@ func (w *jsonWalk) object(message protoreflect.Message, begin, end int, path, fi
 	w.members(begin, end, func(name string, at, from, to int) {
 		one := fieldNamed(message.Descriptor(), name)
 		if one == nil {
-			w.tell(at, join(path, name), join(field, name), shortValue(w.raw[from:to]), fieldRule)
+			w.addProblem(at, join(path, name), join(field, name), shortValue(w.raw[from:to]), fieldRule)
 			return
 		}
 		own := join(field, string(one.Name()))
 		if seen[one.Name()] {
-			w.tell(at, join(path, name), own, shortValue(w.raw[from:to]), "expected the field once: it is there twice")
+			w.addProblem(
+				at,
+				join(path, name),
+				own,
+				shortValue(w.raw[from:to]),
+				"expected the field once: it is there twice",
+			)
 			return
 		}
 		seen[one.Name()] = true
@@ -135,13 +141,13 @@ func (w *jsonWalk) isSaid(field string) bool {
 }
 
 func (w *jsonWalk) fail(at int, path, field string, value []byte, expected string) {
-	w.tell(at, path, field, shortValue(value), "expected a value of type "+expected)
+	w.addProblem(at, path, field, shortValue(value), "expected a value of type "+expected)
 }
 
 // failKind says what a value that is no message may be.
 func (w *jsonWalk) failKind(at int, path, field string, value []byte, one protoreflect.FieldDescriptor) {
 	if one.Enum() != nil && !one.IsMap() {
-		w.tell(at, path, field, shortValue(value), enumRule(one.Enum()))
+		w.addProblem(at, path, field, shortValue(value), enumRule(one.Enum()))
 		return
 	}
 	w.fail(at, path, field, value, typeText(one))
@@ -150,7 +156,7 @@ func (w *jsonWalk) failKind(at int, path, field string, value []byte, one protor
 // shortValue is as much of a value as a problem has of it.
 func shortValue(value []byte) string { return fmt.Sprintf("%.80s", value) }
 
-func (w *jsonWalk) tell(at int, path, field, value, rule string) {
+func (w *jsonWalk) addProblem(at int, path, field, value, rule string) {
 	w.isTold[field] = true
 	path = cmp.Or(path, "body")
 	if len(w.problems) < problemsMost {

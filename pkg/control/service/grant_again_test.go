@@ -23,7 +23,7 @@ func TestAcquireWriter_SameRequestID(t *testing.T) {
 	one.create("a")
 	one.reportTarget("t1")
 	one.until("stream is placed", func() bool { return len(one.status("a").RingSpecs) == 1 })
-	state := farRing("a", "t1")
+	state := remoteRing("a", "t1")
 	state.EpochFenced, state.EpochAdmitted = 100, 100 // whatever is asked of it, it has done
 	one.reportTarget("t1", state)
 	for _, instance := range []*instance{one, two} {
@@ -74,12 +74,12 @@ func TestAcquireWriter_SameRequestID(t *testing.T) {
 	}
 }
 
-// A grant that spares the stream's writer is refused while that lives, and given to the same process, when the writer
+// A grant without takeover is refused while that lives, and given to the same process, when the writer
 // is gone, and where it fences nobody because the ring's lock decides.
 func TestAcquireWriter_SparesTheLiving(t *testing.T) {
 	t.Parallel()
 	one := startFar(t)
-	state := farRing("a", "t1")
+	state := remoteRing("a", "t1")
 	report := func(epoch uint32, isHeld bool) {
 		state.EpochFenced, state.EpochAdmitted, state.WriterEpoch, state.WriterHeld = 100, 100, epoch, isHeld
 		state.ObserveTime = timestamppb.Now()

@@ -40,7 +40,7 @@ func (s *Server) WatchGrants(request *api.WatchGrantsRequest,
 	return watchStreams(s, stream.Context(), streamsWatch[*api.GrantInfo]{
 		method: api.FabricService_WatchGrants_FullMethodName, named: request.Stream, revision: request.Revision,
 		of: func(now *state.View, stream string) []*api.GrantInfo { return grantsAsked(now, stream, request) },
-		send: func(told streamsTold[*api.GrantInfo]) error {
+		send: func(told streamsPart[*api.GrantInfo]) error {
 			return stream.Send(&api.WatchGrantsResponse{
 				Revision: told.revision, Grants: told.items,
 				Streams: told.streams, Snapshot: told.isAll,
@@ -166,7 +166,7 @@ func (s *Server) WatchEpochs(request *api.WatchEpochsRequest,
 	return watchStreams(s, stream.Context(), streamsWatch[*api.EpochInfo]{
 		method: api.FabricService_WatchEpochs_FullMethodName, named: request.Stream, revision: request.Revision,
 		of: func(now *state.View, stream string) []*api.EpochInfo { return []*api.EpochInfo{epochsOf(now, stream)} },
-		send: func(told streamsTold[*api.EpochInfo]) error {
+		send: func(told streamsPart[*api.EpochInfo]) error {
 			return stream.Send(&api.WatchEpochsResponse{
 				Revision: told.revision, Epochs: told.items,
 				Streams: told.streams, Snapshot: told.isAll,

@@ -76,7 +76,7 @@ func (s *Server) guardUnary(ctx context.Context, request any, info *grpc.UnarySe
 		return nil, err
 	}
 	if s.isResyncingFor(info.FullMethod) {
-		return nil, api.Blind(resyncingText)
+		return nil, api.EtcdUnreachable(resyncingText)
 	}
 	if err := mayAsk(caller, info.FullMethod, request); err != nil {
 		s.recorder.RecordRefusal(ctx, caller, info.FullMethod, request, err)
@@ -87,17 +87,17 @@ func (s *Server) guardUnary(ctx context.Context, request any, info *grpc.UnarySe
 			return nil, err
 		}
 		if s.isResyncingFor(info.FullMethod) { // by now: the recorder may have waited
-			return nil, api.Blind(resyncingText)
+			return nil, api.EtcdUnreachable(resyncingText)
 		}
 		return s.handleNewest(context.WithValue(ctx, callerKey{}, caller), request, handler)
 	}
-	if info.FullMethod == api.ControlService_ExtendWriter_FullMethodName { // which records what is an act of it
+	if info.FullMethod == api.ControlService_ExtendWriter_FullMethodName { // which records what is an audit event of it
 		return handle()
 	}
 	return s.recorder.Do(ctx, caller, info.FullMethod, request, handle)
 }
 
-// handleNewest handles a request, and once more when it names something that this control plane has not heard of and
+// handleNewest handles a request, and once more when it names something that this control plane has not learned of and
 // etcd has newer entries than it has seen: another one may have made it a moment ago. A handler that answers NOT_FOUND
 // has changed nothing.
 func (s *Server) handleNewest(ctx context.Context, request any, handler grpc.UnaryHandler) (any, error) {
@@ -169,7 +169,7 @@ func (s *Server) guardStream(server any, stream grpc.ServerStream, info *grpc.St
 		return err
 	}
 	if s.isResyncingFor(info.FullMethod) {
-		return api.Blind(resyncingText)
+		return api.EtcdUnreachable(resyncingText)
 	}
 	if err := mayAsk(caller, info.FullMethod, nil); err != nil {
 		s.recorder.RecordRefusal(stream.Context(), caller, info.FullMethod, nil, err)
@@ -182,7 +182,7 @@ func (s *Server) guardStream(server any, stream grpc.ServerStream, info *grpc.St
 	defer end()
 	ctx, cancel := context.WithCancelCause(context.WithValue(stream.Context(), callerKey{}, caller))
 	defer cancel(nil)
-	go s.lookAgain(ctx, cancel, caller, info.FullMethod)
+	go s.recheckCaller(ctx, cancel, caller, info.FullMethod)
 	_, err = s.recorder.Do(ctx, caller, info.FullMethod, nil, func() (any, error) {
 		return nil, handler(server, guardedStream{ServerStream: stream, ctx: ctx})
 	})
@@ -192,9 +192,14 @@ func (s *Server) guardStream(server any, stream grpc.ServerStream, info *grpc.St
 	return err
 }
 
-// lookAgain ends a call whose caller has lost the right to it, and a watch of whom the rules say something else than
-// when it was opened: opened again, it tells what he may see by now.
-func (s *Server) lookAgain(ctx context.Context, cancel context.CancelCauseFunc, caller access.Caller, method string) {
+// recheckCaller ends a call whose caller has lost the right to it, and a watch of whom the rules say something else
+// than when it was opened: opened again, it tells what he may see by now.
+func (s *Server) recheckCaller(
+	ctx context.Context,
+	cancel context.CancelCauseFunc,
+	caller access.Caller,
+	method string,
+) {
 	tick := time.NewTicker(guardInterval)
 	defer tick.Stop()
 	for misses := 0; ; {
@@ -207,7 +212,7 @@ func (s *Server) lookAgain(ctx context.Context, cancel context.CancelCauseFunc, 
 			misses = 0
 		}
 		if misses > resyncingMost {
-			cancel(api.Blind(resyncingText))
+			cancel(api.EtcdUnreachable(resyncingText))
 			return
 		}
 		now, err := s.admit(ctx, method)

@@ -166,7 +166,7 @@ func unknownHost(kind, host string, known []string) error {
 }
 
 // watch tells of what changed of the kind behind a revision, and goes on until the caller ends it: of all there is
-// first when nothing was heard yet, or nobody knows any more what came since.
+// first when nothing was received yet, or nobody knows any more what came since.
 func (k hostKind[S, T]) watch(ctx context.Context, named string, last int64,
 	send func(v *state.View, items []T, gone []string, isAll bool) error,
 ) error {

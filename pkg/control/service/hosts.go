@@ -40,13 +40,13 @@ func (s *Server) ReportHost(ctx context.Context, request *api.ReportHostRequest)
 		nil
 }
 
-// toOurClock moves a report's times by as much as the host's clock is off, or the report was under way.
+// toOurClock moves a report's times by as much as the host's clock is off, or the report was under path.
 func toOurClock(state *api.HostState, now time.Time) {
 	if state.ReportTime != nil {
 		off := now.Sub(state.ReportTime.AsTime())
-		for _, way := range state.Paths {
-			if way.MeasureTime != nil {
-				way.MeasureTime = measuredAt(way.MeasureTime.AsTime().Add(off), now)
+		for _, path := range state.Paths {
+			if path.MeasureTime != nil {
+				path.MeasureTime = measuredAt(path.MeasureTime.AsTime().Add(off), now)
 			}
 		}
 	}
@@ -90,6 +90,6 @@ func (s *Server) ListHosts(_ context.Context, request *api.ListHostsRequest) (*a
 	}
 	response := &api.ListHostsResponse{Revision: now.Revision}
 	response.Hosts, response.NextPageToken, err = onePage(request, names,
-		func(host string) (*api.HostState, bool) { return now.HostTold(host), true })
+		func(host string) (*api.HostState, bool) { return now.HostReport(host), true })
 	return response, err
 }

@@ -184,15 +184,19 @@ func (i *instance) reportDrain(id string) {
 // reportDrainOf returns when the report is seen, too.
 func (i *instance) reportDrainOf(agent *api.Agent) {
 	i.t.Helper()
-	i.untilReported(agent.Id, func() error { return i.tellDrain(agent) }, func(agents *api.ListAgentsResponse) bool {
-		return slices.Contains(agents.DrainsAlive, agent.Id) &&
-			slices.ContainsFunc(agents.Drains, func(seen *api.DrainState) bool {
-				return seen.Agent.Id == agent.Id && bytes.Equal(seen.Agent.StoreUuid, agent.StoreUuid)
-			})
-	})
+	i.untilReported(
+		agent.Id,
+		func() error { return i.sendDrainReport(agent) },
+		func(agents *api.ListAgentsResponse) bool {
+			return slices.Contains(agents.DrainsAlive, agent.Id) &&
+				slices.ContainsFunc(agents.Drains, func(seen *api.DrainState) bool {
+					return seen.Agent.Id == agent.Id && bytes.Equal(seen.Agent.StoreUuid, agent.StoreUuid)
+				})
+		},
+	)
 }
 
-func (i *instance) tellDrain(agent *api.Agent) error {
+func (i *instance) sendDrainReport(agent *api.Agent) error {
 	_, err := i.drain.ReportDrain(i.context(), &api.ReportDrainRequest{State: &api.DrainState{Agent: agent}})
 	return err
 }

@@ -176,7 +176,7 @@ func (x *deposingTxn) Commit() (*clientv3.TxnResponse, error) {
 	return done, err
 }
 
-// Whatever a leader writes is refused once it is none: in the whole life of a stream, and of the acts that are
+// Whatever a leader writes is refused once it is none: in the whole life of a stream, and of the audit events that are
 // recorded.
 func TestLeader_DeposedWritesNothing(t *testing.T) {
 	t.Parallel()
@@ -207,7 +207,7 @@ func TestLeader_DeposedWritesNothing(t *testing.T) {
 			true
 	}))
 	one.until("it is gone", func() bool { return one.view().Streams[name] == nil })
-	one.until("the acts are recorded and gone", func() bool {
+	one.until("the audit events are recorded and gone", func() bool {
 		got, err := cluster.Client().Get(one.context(), etcd.KeyAuditEvents, clientv3.WithPrefix(),
 			clientv3.WithCountOnly())
 		return err == nil && got.Count == 0 && recorded.Load()
@@ -215,6 +215,9 @@ func TestLeader_DeposedWritesNothing(t *testing.T) {
 	kv.mutex.Lock()
 	defer kv.mutex.Unlock()
 	if kinds := slices.Sorted(maps.Keys(kv.deposed)); len(kinds) < 5 {
-		t.Errorf("deposed before %q: expected a place, a bind or assignment, a retirement, an end and the acts", kinds)
+		t.Errorf(
+			"deposed before %q: expected a place, a bind or assignment, a retirement, an end and the events",
+			kinds,
+		)
 	}
 }

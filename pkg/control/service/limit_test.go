@@ -161,7 +161,7 @@ func (f *fromAddress) Close() error {
 	return nil
 }
 
-// An address has only so many connections whose ends are known, of which some may end and make room for others.
+// An address has only so many connections whose ends are known, of which some may end and make space for others.
 func TestLimit_ConnectionsOfAnAddress(t *testing.T) {
 	t.Parallel()
 	c := newConnLimiter()
@@ -187,10 +187,10 @@ func TestLimit_ConnectionsOfAnAddress(t *testing.T) {
 	last.release()
 	last.release() // a connection may be closed twice
 	if _, ok := promote("10.0.0.1"); !ok {
-		t.Error("one that left made no room")
+		t.Error("one that left made no space")
 	}
 	if _, ok := promote("10.0.0.1"); ok {
-		t.Error("one that was closed twice made room for two")
+		t.Error("one that was closed twice made space for two")
 	}
 }
 

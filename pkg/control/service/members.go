@@ -25,7 +25,7 @@ import (
 
 // ReplaceMember implements farlog.v1.ControlService. What a member is changes in one step, which holds only if no grant
 // was given and no ring changed since it was decided on; every later grant names the new ring. Until an opening has
-// brought that what the others have it counts nowhere, so that who writes by an earlier grant is shut out, and found,
+// brought that what the others have it counts nowhere, so that who writes by an earlier grant is fenced, and found,
 // at the others.
 func (s *Server) ReplaceMember(ctx context.Context, request *api.ReplaceMemberRequest) (*api.ReplaceMemberResponse,
 	error,
@@ -62,7 +62,7 @@ func (s *Server) ReplaceMember(ctx context.Context, request *api.ReplaceMemberRe
 	ring := reconcile.Replaced(rings[member], target, by)
 	response := &api.ReplaceMemberResponse{
 		Ring: ring, WriterHeld: hasWriter(now, rings),
-		AcceptLossRequired: reconcile.TellingCount(isReported(now, rings), member) < reconcile.FenceCount(stream),
+		AcceptLossRequired: reconcile.KnowingCount(isReported(now, rings), member) < reconcile.FenceCount(stream),
 	}
 	if request.DryRun {
 		return response, nil
@@ -88,7 +88,7 @@ func (s *Server) AcceptLoss(ctx context.Context, request *api.AcceptLossRequest)
 			"expected a stream that no writer has").
 			Errorf("stream %q: a writer has it, and holds what is not drained: nothing has to be lost", request.Stream)
 	}
-	if telling := reconcile.TellingCount(isReported(now, rings), -1); telling >= reconcile.FenceCount(stream) {
+	if telling := reconcile.KnowingCount(isReported(now, rings), -1); telling >= reconcile.FenceCount(stream) {
 		return nil, refusal.Precondition(refusal.ReasonNothingLost, "stream", refusal.Quote(request.Stream),
 			"expected fewer than %d members that know what was acknowledged", reconcile.FenceCount(stream)).
 			Errorf("stream %q: nothing is lost: %d of its members know what was acknowledged, and %d are enough",
@@ -172,7 +172,7 @@ func hasWriter(v *state.View, rings []*api.RingSpec) bool {
 
 // isReported lists which of the rings tell an opening what was acknowledged.
 func isReported(v *state.View, rings []*api.RingSpec) []bool {
-	return reconcile.Tells(rings, func(ring *api.RingSpec) *api.RingState {
+	return reconcile.KnowAcknowledged(rings, func(ring *api.RingSpec) *api.RingState {
 		return reconcile.SeenRing(v.Targets, ring)
 	})
 }
@@ -182,7 +182,7 @@ func isReported(v *state.View, rings []*api.RingSpec) []bool {
 // the ring before it was.
 func toBeCounted(v *state.View, stream *api.Stream, rings []*api.RingSpec) iter.Seq2[int, *api.RingSpec] {
 	tells := isReported(v, rings)
-	enough := reconcile.TellingCount(tells, -1)
+	enough := reconcile.KnowingCount(tells, -1)
 	for i, ring := range rings {
 		if !tells[i] && ring.Replacement == nil && v.LiveTargets[ring.Target] != nil {
 			enough++

@@ -23,16 +23,16 @@ import (
 	"github.com/farlog/farlog/pkg/control/state"
 )
 
-// A stream with one ring is taken over when its target has said that the writer is shut out, and not before; the act is
+// A stream with one ring is taken over when its target has said that the writer is fenced, and not before; the event is
 // recorded with its reason and epoch.
 func TestTakeOver_OfOneRingAndItsAct(t *testing.T) {
 	t.Parallel()
 	s := &sink{}
-	one := startInstanceWith(t, etcdtest.Open(t, t.TempDir()), Config{IsSole: true, Audit: s.take})
+	one := startInstanceWith(t, etcdtest.Open(t, t.TempDir()), Config{IsSole: true, Audit: s.record})
 	one.create("a")
 	one.reportTarget("t1")
 	one.until("stream is placed", func() bool { return len(one.status("a").RingSpecs) == 1 })
-	one.reportTarget("t1", farRing("a", "t1"))
+	one.reportTarget("t1", remoteRing("a", "t1"))
 	answered := make(chan *api.TakeOverStreamResponse, 1)
 	ctx := one.context()
 	go func() {
@@ -59,17 +59,17 @@ func TestTakeOver_OfOneRingAndItsAct(t *testing.T) {
 		&api.TakeOverStreamRequest{Stream: "a"}); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("without a reason: %v", err)
 	}
-	var acts []auditlog.Event
+	var events []auditlog.Event
 	one.until("it is recorded", func() bool {
 		s.mutex.Lock()
 		defer s.mutex.Unlock()
-		acts = slices.DeleteFunc(slices.Clone(s.acts),
-			func(act auditlog.Event) bool { return act.What != "TakeOverStream" || act.Outcome != "OK" })
-		return len(acts) == 1
+		events = slices.DeleteFunc(slices.Clone(s.events),
+			func(event auditlog.Event) bool { return event.What != "TakeOverStream" || event.Outcome != "OK" })
+		return len(events) == 1
 	})
-	if acts[0].Epoch != 1 || acts[0].Stream != "a" || acts[0].Who != "insecure" ||
-		!strings.Contains(string(acts[0].Request), "it still hangs") {
-		t.Errorf("recorded %+v", acts)
+	if events[0].Epoch != 1 || events[0].Stream != "a" || events[0].Who != "insecure" ||
+		!strings.Contains(string(events[0].Request), "it still hangs") {
+		t.Errorf("recorded %+v", events)
 	}
 }
 

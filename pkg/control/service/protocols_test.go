@@ -43,7 +43,7 @@ func streamOf(name string) *api.CreateStreamRequest {
 func TestProtocols_SameRules(t *testing.T) {
 	t.Parallel()
 	events := &sink{}
-	g := startGuardedWith(t, "rules: []\n", Config{Audit: events.take})
+	g := startGuardedWith(t, "rules: []\n", Config{Audit: events.record})
 	admin, host := g.keeper(identity.KindAdmin, "ada", time.Hour), g.keeper(identity.KindHost, "trading1", time.Hour)
 	for i, one := range protocols {
 		name := "s" + string(rune('0'+i))
@@ -117,7 +117,7 @@ func checkExhausted(err error) (reason string, isOne bool) {
 	return reason, status.Code(err) == codes.ResourceExhausted
 }
 
-// By whichever protocol somebody watches: he hears of changes as they come, and no more when his certificate is
+// By whichever protocol somebody watches: he learns of changes as they come, and no more when his certificate is
 // revoked.
 func TestProtocols_Watch(t *testing.T) {
 	t.Parallel()

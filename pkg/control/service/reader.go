@@ -44,17 +44,17 @@ func (s *Server) AcquireReader(ctx context.Context, request *api.AcquireReaderRe
 		member := &api.Member{Uri: ring.Uri, RingUuid: grant.RingUUID(now.Rings[reconcile.MemberKey(request.Stream,
 			i)]), Target: ring.Target, Token: coming.Tokens[i]}
 		if member.Token != nil {
-			member.Uri = reconcile.FarURI(ring.RemoteUris, request.Transport, request.Stream, i)
+			member.Uri = reconcile.RemoteURI(ring.RemoteUris, request.Transport, request.Stream, i)
 		}
 		members = append(members, member)
 	}
 	s.config.Logger.Info("granted to a reader", "stream", request.Stream, "host", asked.Holder.GetHost(), "pid",
-		asked.Holder.GetPid(), "remote", coming.IsFar(), "renewed", len(request.Renewed) > 0, "by", callerOf(ctx).ID)
+		asked.Holder.GetPid(), "remote", coming.IsRemote(), "renewed", len(request.Renewed) > 0, "by", callerOf(ctx).ID)
 	grant := &api.Grant{
 		Stream: request.Stream, StreamId: stream.StreamId, Members: members, K: stream.K,
 		RecordLenMax: stream.Spec.RecordLenMax, Holder: asked.Holder, GrantTime: timestamppb.Now(),
 	}
-	if coming.IsFar() {
+	if coming.IsRemote() {
 		grant.ValidFor = durationpb.New(time.Until(coming.Expires))
 	}
 	return &api.AcquireReaderResponse{Grant: grant}, nil

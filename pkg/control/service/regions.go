@@ -38,7 +38,7 @@ func (s *Server) WatchRegions(request *api.WatchRegionsRequest,
 	return watchStreams(s, stream.Context(), streamsWatch[*api.RegionInfo]{
 		method: api.FabricService_WatchRegions_FullMethodName, named: request.Stream, revision: request.Revision,
 		of: func(now *state.View, stream string) []*api.RegionInfo { return regionsOf(now, stream, request) },
-		send: func(told streamsTold[*api.RegionInfo]) error {
+		send: func(told streamsPart[*api.RegionInfo]) error {
 			return stream.Send(&api.WatchRegionsResponse{
 				Revision: told.revision, Regions: told.items,
 				Streams: told.streams, Snapshot: told.isAll,

@@ -338,13 +338,13 @@ func TestRoutes_GuardedAgainstEachOther(t *testing.T) {
 	}
 }
 
-// Who watches hears of what was made, changed and taken away, also behind a break.
+// Who watches learns of what was made, changed and taken away, also behind a break.
 func TestWatchRoutes_TellsTheWholeTruth(t *testing.T) {
 	t.Parallel()
 	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
 	one.create("a")
 	revision := int64(0)
-	hear := func() string {
+	receive := func() string {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), stepTimeout)
 		defer cancel()
@@ -363,19 +363,19 @@ func TestWatchRoutes_TellsTheWholeTruth(t *testing.T) {
 		}
 		return strings.Join(texts, "; ")
 	}
-	if got := hear(); got != "" {
+	if got := receive(); got != "" {
 		t.Errorf("at first %q", got)
 	}
 	if _, err := one.control.CreateRoute(one.context(), &api.CreateRouteRequest{Spec: route("r", "to a")}); err != nil {
 		t.Fatal(err)
 	}
-	if got := hear(); got != "r: all => a required fail" {
+	if got := receive(); got != "r: all => a required fail" {
 		t.Errorf("made: %q", got)
 	}
 	if _, err := one.control.DeleteRoute(one.context(), &api.DeleteRouteRequest{Name: "r"}); err != nil {
 		t.Fatal(err)
 	}
-	if got := hear(); got != "" {
+	if got := receive(); got != "" {
 		t.Errorf("taken away: %q", got)
 	}
 }
@@ -413,14 +413,14 @@ func TestGuard_RoutesOfARole(t *testing.T) {
 	}
 }
 
-// watchAsDesk7 watches as somebody who has a role on desk7/* alone: of a route that is not his he hears neither what it
-// is nor that it has changed, whatever he asks for.
+// watchAsDesk7 watches as somebody who has a role on desk7/* alone: of a route that is not his he receives neither what
+// it is nor that it has changed, whatever he asks for.
 func watchAsDesk7(t *testing.T, admin, desk7 api.ControlServiceClient) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), stepTimeout)
 	defer cancel()
 	var watches []grpc.ServerStreamingClient[api.WatchRoutesResponse]
-	hear := func(want string) {
+	receive := func(want string) {
 		t.Helper()
 		for i, watch := range watches {
 			message, err := watch.Recv()
@@ -443,7 +443,7 @@ func watchAsDesk7(t *testing.T, admin, desk7 api.ControlServiceClient) {
 		}
 		watches = append(watches, watch)
 	}
-	hear("desk7/all")
+	receive("desk7/all")
 	if _, err := admin.UpdateRoute(ctx, &api.UpdateRouteRequest{Spec: route("desk8/all",
 		"to desk8/orders")}); err != nil {
 		t.Fatal(err)
@@ -452,7 +452,7 @@ func watchAsDesk7(t *testing.T, admin, desk7 api.ControlServiceClient) {
 		"to desk7/orders")}); err != nil {
 		t.Fatal(err)
 	}
-	hear("desk7/all desk7/more")
+	receive("desk7/all desk7/more")
 	other, err := desk7.WatchRoutes(ctx, &api.WatchRoutesRequest{Name: "desk8/*"})
 	if err != nil {
 		t.Fatal(err)

@@ -96,7 +96,7 @@ func TestScale_WhatAReportCosts(t *testing.T) {
 	if done, err := f.apply(&api.ApplyFabricRequest{Fabric: fabric}); err != nil || len(done.Changes) != scaleStreams {
 		t.Fatalf("%d changes, %v", len(done.GetChanges()), err)
 	}
-	f.settle()
+	f.waitSettled()
 	writes := f.revision() - before
 	t.Logf("%d streams on %d targets: in order after %s and %d transactions", scaleStreams, scaleTargets,
 		time.Since(began), writes)
@@ -106,12 +106,12 @@ func TestScale_WhatAReportCosts(t *testing.T) {
 	f.checkIdle()
 	f.stop()
 	f = startScale(t, etcd)
-	f.settle()
+	f.waitSettled()
 	f.checkIdle()
 }
 
-// settle lets agents report until all is in order, and nothing is left to do.
-func (f *scaleFabric) settle() {
+// waitSettled lets agents report until all is in order, and nothing is left to do.
+func (f *scaleFabric) waitSettled() {
 	round := 0
 	f.until("all streams are in order", func() bool {
 		round++

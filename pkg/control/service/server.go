@@ -71,7 +71,7 @@ type Config struct {
 	// how long a reader on another host may take from its grant to its coming; 0 = ReaderGrantDefault
 	ReaderGrant time.Duration
 
-	// Audit makes records of the audit stream durable, in order; nil: acts are not recorded. It is called by the
+	// Audit makes records of the audit stream durable, in order; nil: events are not recorded. It is called by the
 	// instance that leads, one call at a time. Without records it opens the stream again, and holds it.
 	Audit       func(ctx context.Context, records [][]byte) error
 	AuditStream string // its name; "": it is opened when there is something to record, and not before
@@ -89,22 +89,22 @@ type Server struct {
 	api.UnimplementedDrainServiceServer
 	api.UnimplementedHostServiceServer
 
-	config     Config
-	leads      *clientv3.Client // that the reconciler goes by: Config's
-	mirror     *state.Mirror
-	fabric     *fabric.Store
-	limiter    *limiter
-	recorder   *auditlog.Recorder
-	liveness   *report.Liveness
-	reports    *report.Keeper
-	anchors    *report.Anchors
-	isAnswered atomic.Bool      // etcd answered the last time it was asked
-	missed     atomic.Int32     // and so often in a row it did not
-	isLeading  atomic.Bool      // this instance reconciles
-	waiting    atomic.Int64     // acts, by its last look
-	planned    atomic.Int64     // streams that the reconciler has looked at
-	stopping   chan struct{}    // closed when Run ends: watches end too
-	seconds    loglimit.Limiter // lines of agents that are not alone on their host, by role and host
+	config        Config
+	leads         *clientv3.Client // that the reconciler goes by: Config's
+	mirror        *state.Mirror
+	fabric        *fabric.Store
+	limiter       *limiter
+	recorder      *auditlog.Recorder
+	liveness      *report.Liveness
+	reports       *report.Keeper
+	anchors       *report.Anchors
+	isAnswered    atomic.Bool      // etcd answered the last time it was asked
+	missed        atomic.Int32     // and so often in a row it did not
+	isLeading     atomic.Bool      // this instance reconciles
+	pendingEvents atomic.Int64     // audit events, by its last look
+	planned       atomic.Int64     // streams that the reconciler has looked at
+	stopping      chan struct{}    // closed when Run ends: watches end too
+	seconds       loglimit.Limiter // lines of agents that are not alone on their host, by role and host
 }
 
 // New makes a Server; Run starts it.
@@ -203,7 +203,7 @@ func (s *Server) newReconciler() *leader.Reconciler {
 	}
 	if s.config.Audit != nil {
 		r.Audit = &auditlog.Forwarder{
-			Client: s.leads, Mirror: s.mirror, Logger: s.config.Logger, Pending: &s.waiting, Sink: s.config.Audit,
+			Client: s.leads, Mirror: s.mirror, Logger: s.config.Logger, Pending: &s.pendingEvents, Sink: s.config.Audit,
 			Stream: s.config.AuditStream,
 		}
 	}
@@ -306,7 +306,7 @@ func (s *Server) Instance() Instance {
 	return Instance{
 		IsLeading: s.isLeading.Load(), IsEtcdSeen: s.IsHealthy(), TargetsAlive: len(now.LiveTargets),
 		DrainsAlive: len(now.LiveDrains),
-		ActsWaiting: int(s.waiting.Load()), ReportsUnstored: len(s.reports.ListUnstored()),
+		ActsWaiting: int(s.pendingEvents.Load()), ReportsUnstored: len(s.reports.ListUnstored()),
 	}
 }
 

@@ -196,10 +196,10 @@ func TestRing_MissingOneIsAnErrorAndItsDrainIsLeftAlone(t *testing.T) {
 	if string(before.RingSpecs[0].RingUuid) != string(ring("a", "t1").RingUuid) {
 		t.Fatalf("granted before the stream was bound to its ring: %v", before)
 	}
-	anew := ring("a", "t1")
-	anew.RingUuid = []byte("fedcba9876543210")
+	other := ring("a", "t1")
+	other.RingUuid = []byte("fedcba9876543210")
 	for name, seen := range map[string]*api.RingState{
-		"missing": {Stream: "a", Target: "t1", Uri: anew.Uri, Error: "ring is missing"}, "is another ring": anew,
+		"missing": {Stream: "a", Target: "t1", Uri: other.Uri, Error: "ring is missing"}, "is another ring": other,
 	} {
 		one.reportTarget("t1", seen)
 		one.until(name, func() bool {
@@ -289,7 +289,7 @@ func TestRegister_ConcurrentCallsLeaveOneLifeThatIsRenewed(t *testing.T) {
 	var group sync.WaitGroup
 	for range 16 {
 		group.Go(func() {
-			if err := one.tellDrain(agent); err != nil {
+			if err := one.sendDrainReport(agent); err != nil {
 				t.Error(err)
 			}
 		})
@@ -299,7 +299,7 @@ func TestRegister_ConcurrentCallsLeaveOneLifeThatIsRenewed(t *testing.T) {
 	renewed, before := time.Duration(0), time.Now()
 	one.until("reports a lease and more have been in time", func() bool {
 		now := time.Now()
-		if err := one.tellDrain(agent); err != nil {
+		if err := one.sendDrainReport(agent); err != nil {
 			t.Fatal(err)
 		}
 		isAlive := len(one.agents().DrainsAlive) == 1

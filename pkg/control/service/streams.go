@@ -63,7 +63,7 @@ func (s *Server) wouldCreate(spec *api.StreamSpec) (*api.CreateStreamResponse, e
 	if have := now.Streams[spec.Name]; have != nil {
 		return &api.CreateStreamResponse{Stream: have}, isSameSpec(have.Spec, spec)
 	}
-	if _, err := fabric.RefuseRoom(now, spec); err != nil {
+	if _, err := fabric.CheckSpace(now, spec); err != nil {
 		return nil, err
 	}
 	return &api.CreateStreamResponse{Stream: &api.Stream{Spec: spec, K: spec.Needed}, Created: true}, nil
@@ -97,7 +97,7 @@ func (s *Server) UpdateStream(ctx context.Context, request *api.UpdateStreamRequ
 		return nil, refusal.WithReason(codes.FailedPrecondition, refusal.ReasonSpec,
 			fmt.Sprintf("stream %q: %s", spec.Name, check.Text(problems[0])), problems)
 	}
-	isLimited, err := fabric.RefuseRate(now, have.Spec, spec)
+	isLimited, err := fabric.CheckRate(now, have.Spec, spec)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func (s *Server) UpdateStream(ctx context.Context, request *api.UpdateStreamRequ
 	}
 	var taking *fabric.Quota
 	if isLimited {
-		if taking, err = fabric.TakeQuota(ctx, s.config.Client, now.Revision); err != nil {
+		if taking, err = fabric.AcquireQuota(ctx, s.config.Client, now.Revision); err != nil {
 			return nil, err
 		}
 	}
@@ -173,14 +173,14 @@ func (s *Server) GetStream(ctx context.Context, request *api.GetStreamRequest) (
 }
 
 // WatchStreams implements farlog.v1.ControlService. A stream carries the revision of its last change, and one that is
-// gone leaves its deletion, so that whoever tells the last revision it has heard of is told the rest, however long ago
-// that was.
+// gone leaves its deletion, so that whoever tells the last revision it has learned of is told the rest, however long
+// ago that was.
 func (s *Server) WatchStreams(request *api.WatchStreamsRequest,
 	stream grpc.ServerStreamingServer[api.WatchStreamsResponse],
 ) error {
 	ctx, last := stream.Context(), request.Revision
 	begun, _ := s.mirror.Load()
-	// heard of another etcd, or of an instance that is further: nobody knows here what came since
+	// learned of another etcd, or of an instance that is further: nobody knows here what came since
 	isAll := last == 0 || last > begun.FabricRevision
 	if isAll {
 		last = 0

@@ -54,7 +54,9 @@ func (w *sweepWorld) bindElsewhere(name string) {
 	id := strings.ReplaceAll(name, "/", "-") // such as sweep-2-17
 	report := func(drain, store string) {
 		w.insist(drain+" reports", func() error {
-			return w.tellDrain(&api.Agent{Id: drain, Host: "alpha", StoreUuid: []byte(store), StoreDir: "/" + store})
+			return w.sendDrainReport(
+				&api.Agent{Id: drain, Host: "alpha", StoreUuid: []byte(store), StoreDir: "/" + store},
+			)
 		})
 	}
 	if _, err := w.etcd.KV.Delete(w.context(), etcd.KeyLiveDrains, clientv3.WithPrefix()); err != nil {

@@ -233,7 +233,7 @@ func (w *sweepWorld) take(name, host string, shown func(*api.RingState)) uint32 
 // show reports the ring as the target has it.
 func (w *sweepWorld) show(name string, change func(*api.RingState)) {
 	w.t.Helper()
-	state := farRing(name, "t1")
+	state := remoteRing(name, "t1")
 	state.StreamId = w.view().Streams[name].GetStreamId()
 	change(state)
 	w.reportTarget("t1", state)
@@ -322,7 +322,7 @@ func sweepEtcd(t *testing.T, run func(w *sweepWorld, name string), isSwept func(
 		}
 		swept++
 		for _, how := range []failure{failsBefore, failsAfter, failsWatch} {
-			if !sample.Takes() {
+			if !sample.Includes() {
 				continue
 			}
 			runs++

@@ -93,15 +93,15 @@ func TestPlanFabric_Quotas(t *testing.T) {
 	})
 }
 
-// Many ask at once, of two control planes: as many streams are made as the quota has room for, and all others are told
+// Many ask at once, of two control planes: as many streams are made as the quota has space for, and all others are told
 // why not.
 func TestCreateStream_QuotaHoldsAgainstManyAtOnce(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Open(t, t.TempDir())
 	both := []*instance{startInstance(t, etcd, false), startInstance(t, etcd, false)}
-	const room, asked = 5, 16
+	const space, asked = 5, 16
 	fabric := &api.Fabric{Tenants: []*api.TenantSpec{
-		{Name: "desk7", StreamsMax: room},
+		{Name: "desk7", StreamsMax: space},
 		{Name: "desk8", RingBytesMax: 3 << 20},
 	}, Streams: []*api.StreamSpec{{Name: "desk7/first"}}}
 	if _, err := both[0].control.ApplyFabric(both[0].context(), &api.ApplyFabricRequest{Fabric: fabric}); err != nil {
@@ -129,8 +129,8 @@ func TestCreateStream_QuotaHoldsAgainstManyAtOnce(t *testing.T) {
 		})
 	}
 	asking.Wait()
-	if made.Load() != room-1 {
-		t.Errorf("%d streams were made beside the first one, the quota is %d", made.Load(), room)
+	if made.Load() != space-1 {
+		t.Errorf("%d streams were made beside the first one, the quota is %d", made.Load(), space)
 	}
 	one := both[0]
 	create := func(name string, bytes uint64, members uint32) error {
@@ -152,7 +152,7 @@ func TestCreateStream_QuotaHoldsAgainstManyAtOnce(t *testing.T) {
 		t.Errorf("beyond the bytes: %v", err)
 	}
 	got, err := one.control.GetFabric(one.context(), &api.GetFabricRequest{})
-	if err != nil || len(got.Tenants) != 3 || got.Tenants[0].Streams != room || got.Tenants[1].RingBytes != 2<<20 ||
+	if err != nil || len(got.Tenants) != 3 || got.Tenants[0].Streams != space || got.Tenants[1].RingBytes != 2<<20 ||
 		got.Tenants[2].Quota != nil {
 		t.Errorf("told %v, %v", got.GetTenants(), err)
 	}
@@ -331,7 +331,8 @@ func TestTenant_RatesHoldAgainstOthers(t *testing.T) {
 	if _, err := both[1].server.fabric.ApplyPlan(both[1].context(), before, plan); status.Code(err) != codes.Aborted {
 		t.Errorf("applied beside one that is new: %v", err)
 	}
-	if taking, err := fabric.TakeQuota(both[1].context(), both[1].server.config.Client, before.Revision); err != nil {
+	taking, err := fabric.AcquireQuota(both[1].context(), both[1].server.config.Client, before.Revision)
+	if err != nil {
 		t.Error(err)
 	} else if _, err := fabric.UpdateStream(both[1].context(), both[1].server.config.Client, before.Streams["desk7/a"],
 		spec("a", 1000), taking); status.Code(err) != codes.Aborted {

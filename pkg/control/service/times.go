@@ -62,8 +62,8 @@ func areWriterTimesGood(writer *api.WriterCounters) bool {
 }
 
 func areHostTimesGood(state *api.HostState) bool {
-	for _, way := range state.GetPaths() {
-		if !areGood(way.GetMeasureTime()) || !areGood(way.GetRttMin(), way.GetRttMedian()) {
+	for _, path := range state.GetPaths() {
+		if !areGood(path.GetMeasureTime()) || !areGood(path.GetRttMin(), path.GetRttMedian()) {
 			return false
 		}
 	}

@@ -94,11 +94,11 @@ type streamsWatch[T proto.Message] struct {
 	method, named string // the call; the streams that are asked for
 	revision      int64  // changes behind that one; 0: first all there is
 	of            func(now *state.View, stream string) []T
-	send          func(streamsTold[T]) error
+	send          func(streamsPart[T]) error
 }
 
-// streamsTold is one message of it.
-type streamsTold[T proto.Message] struct {
+// streamsPart is one message of it.
+type streamsPart[T proto.Message] struct {
 	revision int64 // 0: another one follows
 	streams  []string
 	items    []T
@@ -123,13 +123,13 @@ func watchStreams[T proto.Message](s *Server, ctx context.Context, w streamsWatc
 		streams = slices.DeleteFunc(streams, func(stream string) bool {
 			return !pattern.Covers([]string{named}, stream) || caller.May(w.method, stream) != nil
 		})
-		return l.Wakeup, w.tell(now, told, streams, isAll)
+		return l.Wakeup, w.sendChanged(now, told, streams, isAll)
 	})
 }
 
-// tell sends what is new of some streams, a part at a time.
-func (w streamsWatch[T]) tell(now *state.View, told *memory, streams []string, isAll bool) error {
-	next := streamsTold[T]{isAll: isAll}
+// sendChanged sends what is new of some streams, a part at a time.
+func (w streamsWatch[T]) sendChanged(now *state.View, told *memory, streams []string, isAll bool) error {
+	next := streamsPart[T]{isAll: isAll}
 	for _, stream := range streams {
 		items := []T(nil)
 		if now.Streams[stream] != nil {
@@ -142,7 +142,7 @@ func (w streamsWatch[T]) tell(now *state.View, told *memory, streams []string, i
 			if err := w.send(next); err != nil {
 				return err
 			}
-			next = streamsTold[T]{}
+			next = streamsPart[T]{}
 		}
 		next.streams, next.items = append(next.streams, stream), append(next.items, items...)
 	}

@@ -129,9 +129,9 @@ func (i *instance) reject() {
 	}
 }
 
-// Writers that ask their host agent are answered by it alone while nothing changes, and hear of what does when they ask
-// next. A watch that breaks is opened again, and tells what was missed; a writer whose stream somebody else was granted
-// is not told that all is well.
+// Writers that ask their host agent are answered by it alone while nothing changes, and learn of what does when they
+// ask next. A watch that breaks is opened again, and tells what was missed; a writer whose stream somebody else was
+// granted is not told that all is well.
 func TestHostAgent_IsToldOfItsWriters(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Open(t, t.TempDir())
@@ -167,7 +167,7 @@ func TestHostAgent_IsToldOfItsWriters(t *testing.T) {
 		t.Errorf("%d calls for five questions, expected 1", calls)
 	}
 	one.reject()
-	one.until("it hears of another policy",
+	one.until("it learns of another policy",
 		func() bool { return declared().Policy == uint32(api.Policy_POLICY_REJECT) })
 	request.Running.Policy = uint32(api.Policy_POLICY_REJECT)
 	one.until("and is answered by the agent again", func() bool {
@@ -194,7 +194,7 @@ func TestHostAgent_IsToldOfItsWriters(t *testing.T) {
 	})
 }
 
-// With a control plane that has no such watch the agent asks for all writers together, and a change is heard of as
+// With a control plane that has no such watch the agent asks for all writers together, and a change is learned of as
 // well.
 func TestHostAgent_OfAnOlderControlPlane(t *testing.T) {
 	t.Parallel()
@@ -217,7 +217,7 @@ func TestHostAgent_OfAnOlderControlPlane(t *testing.T) {
 	}
 	one.until("the agent asks for all", func() bool { return agent.checked.Load() > 0 })
 	one.reject()
-	one.until("it hears of another policy", func() bool {
+	one.until("it learns of another policy", func() bool {
 		_, declared, _ := agent.writers.Extend(t.Context(), request)
 		return declared.Policy == uint32(api.Policy_POLICY_REJECT)
 	})

@@ -25,7 +25,7 @@ import (
 	"github.com/farlog/farlog/pkg/identity"
 )
 
-// writersWatch reads a watch of writers; heard are those of which each message told, by stream.
+// writersWatch reads a watch of writers; received are those of which each message told, by stream.
 type writersWatch struct {
 	t      *testing.T
 	stream grpc.ServerStreamingClient[api.WatchWritersResponse]
@@ -52,15 +52,15 @@ func (w *writersWatch) until(what string, streams []string, isSo func(told map[s
 		if message.Snapshot {
 			clear(w.told)
 		}
-		heard := slices.Clone(message.Gone)
+		received := slices.Clone(message.Gone)
 		for _, one := range message.Writers {
 			w.told[one.Stream] = one
-			heard = append(heard, one.Stream)
+			received = append(received, one.Stream)
 		}
 		for _, name := range message.Gone {
 			delete(w.told, name)
 		}
-		for _, name := range heard {
+		for _, name := range received {
 			if !slices.Contains(streams, name) {
 				w.t.Errorf("%s: told of stream %q, expected of %q alone", what, name, streams)
 			}
@@ -79,7 +79,7 @@ func (i *instance) createRings(names ...string) (rings []*api.RingState) {
 	return rings
 }
 
-// A host hears of its writers what ExtendWriter would say: when they are granted, when their stream is declared
+// A host learns of its writers what ExtendWriter would say: when they are granted, when their stream is declared
 // otherwise, when they have taken that in, when a ring takes the place of another, when a later epoch is handed out.
 // Nothing is told of others, nor twice; and who begins again is told of all.
 func TestWatchWriters_TellsWhatExtendWriterWouldSay(t *testing.T) {
@@ -101,7 +101,7 @@ func TestWatchWriters_TellsWhatExtendWriterWouldSay(t *testing.T) {
 		watch.until(name+" was granted", []string{name}, func(told map[string]*api.WriterState) bool {
 			state := told[name]
 			return state.GetEpoch() == 1 && state.Pid == 1 && state.Declared.Level == api.Level_LEVEL_PERSISTENT &&
-				isSameTerms(state.Declared, state.Running) && len(state.RingUuids) == 0
+				isSameSettings(state.Declared, state.Running) && len(state.RingUuids) == 0
 		})
 	}
 	spec := one.status("a").Stream.Spec
@@ -115,7 +115,7 @@ func TestWatchWriters_TellsWhatExtendWriterWouldSay(t *testing.T) {
 	})
 	extend := &api.ExtendWriterRequest{
 		Stream: "a", Epoch: 1, Holder: &api.Holder{Host: "h", Pid: 1},
-		Running: termsOf(spec),
+		Running: settingsOf(spec),
 	}
 	if _, err := one.control.ExtendWriter(one.context(), extend); err != nil {
 		t.Fatal(err)
@@ -153,7 +153,7 @@ func TestWatchWriters_TellsWhatExtendWriterWouldSay(t *testing.T) {
 
 // watchElsewhere grants b to another host: that host is told of it, the former one that it is gone.
 func watchElsewhere(one *instance, watch, elsewhere *writersWatch) {
-	// The last of a is not told of before, so that whatever else was told would have been heard.
+	// The last of a is not told of before, so that whatever else was told would have been received.
 	one.until("granted elsewhere", func() bool {
 		_, err := one.control.AcquireWriter(one.context(),
 			&api.AcquireWriterRequest{Stream: "b", Holder: &api.Holder{Host: "gamma", Pid: 7}})
@@ -249,7 +249,7 @@ func (w *streamsKnown) until(want string) {
 	}
 }
 
-// A watch of epochs tells all, then what changes; after a break it goes on from the revision that it heard of last,
+// A watch of epochs tells all, then what changes; after a break it goes on from the revision that it learned of last,
 // also with another control plane, and where that does not know so much any more with all. What is gone is told as
 // gone.
 func TestEpochs_WatchedAcrossABreak(t *testing.T) {
@@ -328,14 +328,14 @@ func TestWatchStreams_InParts(t *testing.T) {
 		names = append(names, fmt.Sprintf("s%04d", i))
 		v.Streams[names[i]] = new(api.Stream)
 	}
-	var told []streamsTold[*api.EpochInfo]
+	var told []streamsPart[*api.EpochInfo]
 	w := streamsWatch[*api.EpochInfo]{
 		of:   func(_ *state.View, stream string) []*api.EpochInfo { return []*api.EpochInfo{{Stream: stream}} },
-		send: func(one streamsTold[*api.EpochInfo]) error { told = append(told, one); return nil },
+		send: func(one streamsPart[*api.EpochInfo]) error { told = append(told, one); return nil },
 	}
 	memory := newMemory()
 	memory.begin()
-	if err := w.tell(v, memory, names, true); err != nil {
+	if err := w.sendChanged(v, memory, names, true); err != nil {
 		t.Fatal(err)
 	}
 	count := 0
@@ -350,7 +350,7 @@ func TestWatchStreams_InParts(t *testing.T) {
 		t.Errorf("%d messages with %d streams, expected 3 with %d", len(told), count, len(names))
 	}
 	told = nil
-	if err := w.tell(v, memory, names, false); err != nil || len(told) != 0 {
+	if err := w.sendChanged(v, memory, names, false); err != nil || len(told) != 0 {
 		t.Errorf("told again: %d messages, %v", len(told), err)
 	}
 }

@@ -23,7 +23,7 @@ func (s *Server) CheckWriters(ctx context.Context, request *api.CheckWritersRequ
 	now := s.view()
 	response := new(api.CheckWritersResponse)
 	for i, writer := range request.Writers {
-		if writer == nil || !isToldAll(writerState(now, callerOf(ctx), request.Host, writer.Stream), writer) {
+		if writer == nil || !isUpToDate(writerState(now, callerOf(ctx), request.Host, writer.Stream), writer) {
 			response.Changed = append(response.Changed, uint32(i))
 		}
 	}
@@ -56,7 +56,7 @@ func (s *Server) WatchWriters(request *api.WatchWritersRequest,
 		response := &api.WatchWritersResponse{Snapshot: isAll}
 		for _, name := range streams {
 			if pattern.Covers([]string{named}, name) {
-				tellWriter(now, response, told, name, writerState(now, caller, request.Host, name),
+				addWriter(now, response, told, name, writerState(now, caller, request.Host, name),
 					otherWriter(now, caller, request.Host, name))
 			}
 		}
@@ -67,8 +67,8 @@ func (s *Server) WatchWriters(request *api.WatchWritersRequest,
 	})
 }
 
-// tellWriter puts one writer into an answer, if it is another one than was told.
-func tellWriter(v *state.View, response *api.WatchWritersResponse, told *memory, name string, state *api.WriterState,
+// addWriter puts one writer into an answer, if it is another one than was told.
+func addWriter(v *state.View, response *api.WatchWritersResponse, told *memory, name string, state *api.WriterState,
 	other *api.OtherWriter,
 ) {
 	switch {
@@ -123,8 +123,8 @@ func writerState(v *state.View, caller access.Caller, host, name string) *api.Wr
 		return nil
 	}
 	return &api.WriterState{
-		Stream: name, Epoch: grant.GetEpoch(), Pid: holder.GetPid(), Declared: termsOf(v.Streams[name].Spec),
-		Running: runningTerms(grant), RingUuids: replacedRings(v, name),
+		Stream: name, Epoch: grant.GetEpoch(), Pid: holder.GetPid(), Declared: settingsOf(v.Streams[name].Spec),
+		Running: runningSettings(grant), RingUuids: replacedRings(v, name),
 	}
 }
 
@@ -140,10 +140,10 @@ func replacedRings(v *state.View, name string) (uuids [][]byte) {
 	return uuids
 }
 
-// isToldAll reports whether ExtendWriter would say of a writer what it has said, and has nothing to note of it.
-func isToldAll(now *api.WriterState, writer *api.RunningWriter) bool {
+// isUpToDate reports whether ExtendWriter would say of a writer what it has said, and has nothing to note of it.
+func isUpToDate(now *api.WriterState, writer *api.RunningWriter) bool {
 	return now != nil && now.Epoch == writer.Epoch && now.Pid == writer.Pid && writer.Declared != nil &&
-		isSameTerms(writer.Declared, now.Declared) &&
-		(writer.Running == nil || isSameTerms(writer.Running, now.Running)) &&
+		isSameSettings(writer.Declared, now.Declared) &&
+		(writer.Running == nil || isSameSettings(writer.Running, now.Running)) &&
 		len(changedRings(now.RingUuids, writer.RingUuids)) == 0
 }

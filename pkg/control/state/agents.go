@@ -32,10 +32,10 @@ func (v *View) measure(world reconcile.World, status *api.StreamStatus, now time
 		return
 	}
 	for _, ring := range status.RingSpecs {
-		if way, _ := reconcile.PathTo(world, host, ring.Target, now); way != nil {
-			status.Paths = append(status.Paths, way)
+		if path, _ := reconcile.PathTo(world, host, ring.Target, now); path != nil {
+			status.Paths = append(status.Paths, path)
 		}
-		if text := reconcile.Far(world, status.Stream, ring.Target, now); text != "" && status.Reason == "" {
+		if text := reconcile.LatencyText(world, status.Stream, ring.Target, now); text != "" && status.Reason == "" {
 			status.Reason = text
 		}
 	}

@@ -78,11 +78,13 @@ func (v *View) Status(name string) *api.StreamStatus {
 // WhyNotPlaced says why a stream has no target; "": it has, or may have.
 func (v *View) WhyNotPlaced(world reconcile.World, name string, now time.Time) string {
 	v.measureOnce(world)
-	return reconcile.WhyNotPlaced(world, name, v.room, now)
+	return reconcile.WhyNotPlaced(world, name, v.freeSpace, now)
 }
 
 func (v *View) measureOnce(world reconcile.World) {
-	v.measured.Do(func() { v.room, v.loads = reconcile.Room(world, world.TargetSpecs), reconcile.CountAssigned(world) })
+	v.measured.Do(func() {
+		v.freeSpace, v.loads = reconcile.FreeSpace(world, world.TargetSpecs), reconcile.CountAssigned(world)
+	})
 }
 
 // addWear tells of the most worn device below its rings: what wears out first there.
@@ -196,7 +198,7 @@ const stalledWarn = time.Second
 
 // WarnOfWriter says what is known of a stream's writer, and has one that is well otherwise warn of what that meets.
 func (v *View) WarnOfWriter(status *api.StreamStatus, now time.Time) {
-	if told, age := v.writerTold(status, now); age < countersMissed*HostInterval {
+	if told, age := v.writerReport(status, now); age < countersMissed*HostInterval {
 		status.Writer = told.GetCounters()
 	}
 	stalled := v.stalledFor(status, now)
@@ -219,7 +221,7 @@ func (v *View) stalledFor(status *api.StreamStatus, now time.Time) (longest time
 			longest = max(longest, ring.Counters.GetStalledFor().AsDuration())
 		}
 	}
-	if told, age := v.writerTold(status, now); told.GetStalledFor() != nil && age < hostMissed*HostInterval {
+	if told, age := v.writerReport(status, now); told.GetStalledFor() != nil && age < hostMissed*HostInterval {
 		longest = max(longest, told.StalledFor.AsDuration()+age)
 	}
 	return longest

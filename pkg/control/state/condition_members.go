@@ -66,7 +66,7 @@ func isFresh(status *api.StreamStatus, spec *api.RingSpec) bool {
 		return nil
 	}
 	hasWriter := slices.ContainsFunc(status.Rings, (*api.RingState).GetWriterHeld)
-	isTelling := reconcile.Tells(status.RingSpecs, look)[slices.Index(status.RingSpecs, spec)]
+	isTelling := reconcile.KnowAcknowledged(status.RingSpecs, look)[slices.Index(status.RingSpecs, spec)]
 	return !isTelling && (spec.Replacement != nil || !hasWriter)
 }
 

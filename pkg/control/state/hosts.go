@@ -17,8 +17,8 @@ const (
 	countersMissed = 2 * hostMissed
 )
 
-// HostTold is the newest that is known here of a host; nil: nothing is.
-func (v *View) HostTold(host string) *api.HostState {
+// HostReport is the newest that is known here of a host; nil: nothing is.
+func (v *View) HostReport(host string) *api.HostState {
 	kept, told := v.Hosts[host], v.HostsTold[host]
 	if kept == nil || told != nil && told.ReportTime.AsTime().After(kept.ReportTime.AsTime()) {
 		return told
@@ -26,9 +26,9 @@ func (v *View) HostTold(host string) *api.HostState {
 	return kept
 }
 
-// writerTold is what the agent of its host told last of a stream's writer, and how long ago; nil: nothing.
-func (v *View) writerTold(status *api.StreamStatus, now time.Time) (*api.HostWriter, time.Duration) {
-	host := v.HostTold(status.LastGrant.GetHolder().GetHost())
+// writerReport is what the agent of its host told last of a stream's writer, and how long ago; nil: nothing.
+func (v *View) writerReport(status *api.StreamStatus, now time.Time) (*api.HostWriter, time.Duration) {
+	host := v.HostReport(status.LastGrant.GetHolder().GetHost())
 	for _, one := range host.GetWriters() {
 		if one.Stream == status.Stream.Spec.Name && one.Epoch == status.LastGrant.Epoch {
 			return one, max(0, now.Sub(host.ReportTime.AsTime()))

@@ -97,25 +97,25 @@ func (t *touched) note(v *View, prefix, name string) {
 	switch prefix {
 	case etcd.KeyRings:
 		t.touch(v, stream)
-		t.tellTarget(v.Rings[name])
+		t.touchTarget(v.Rings[name])
 	case etcd.KeyAdmissions:
 		t.touch(v, stream)
-		t.tellTarget(v.Rings[name])
-		t.tellDrain(v.Assignments[stream])
+		t.touchTarget(v.Rings[name])
+		t.touchDrain(v.Assignments[stream])
 	case etcd.KeyAssignments:
 		t.touch(v, stream)
-		t.tellDrain(v.Assignments[stream])
-		t.tellTargets(v, stream)
+		t.touchDrain(v.Assignments[stream])
+		t.touchTargets(v, stream)
 		if len(v.DrainSpecs) > 0 {
-			t.TouchUnsettled() // a drain that takes so many streams may have room for another one
+			t.TouchUnsettled() // a drain that takes so many streams may have space for another one
 		}
 	case etcd.KeyDeletions, etcd.KeyStreams:
 		t.touch(v, stream)
-		t.tellTargets(v, stream)
+		t.touchTargets(v, stream)
 	case etcd.KeyEpochs:
 		t.touch(v, stream)
 	case etcd.KeyGrants, etcd.KeySlow:
-		t.tell(v, stream)
+		t.touchStream(v, stream)
 	case etcd.KeyTargetSpecs, etcd.KeyDrainSpecs:
 		t.TouchAll()
 	case etcd.KeyLiveTargets:
@@ -127,33 +127,33 @@ func (t *touched) note(v *View, prefix, name string) {
 		for _, stream := range v.GivenTo.ByAgent[name] {
 			t.touch(v, stream)
 		}
-		t.tellWhereFrom(v, name)
+		t.touchTargetsOf(v, name)
 		t.TouchUnsettled()
 	}
 }
 
-// tellTargets wakes the targets of a stream's rings.
-func (t *touched) tellTargets(v *View, stream string) {
+// touchTargets wakes the targets of a stream's rings.
+func (t *touched) touchTargets(v *View, stream string) {
 	rings, _ := reconcile.RingSpecs(v.Rings, v.Streams[stream])
 	for _, ring := range rings {
-		t.tellTarget(ring)
+		t.touchTarget(ring)
 	}
 }
 
-// tellWhereFrom wakes the targets whose listeners let a drain in: they are told where its host is.
-func (t *touched) tellWhereFrom(v *View, drain string) {
+// touchTargetsOf wakes the targets whose listeners let a drain in: they are told where its host is.
+func (t *touched) touchTargetsOf(v *View, drain string) {
 	for _, stream := range v.GivenTo.ByAgent[drain] {
-		t.tellTargets(v, stream)
+		t.touchTargets(v, stream)
 	}
 }
 
-func (t *touched) tellTarget(ring *api.RingSpec) {
+func (t *touched) touchTarget(ring *api.RingSpec) {
 	if ring != nil {
 		t.agents[etcd.KeyLiveTargets+ring.Target] = true
 	}
 }
 
-func (t *touched) tellDrain(given *api.Assignment) {
+func (t *touched) touchDrain(given *api.Assignment) {
 	if given != nil {
 		t.agents[etcd.KeyLiveDrains+given.Drain] = true
 	}
@@ -171,7 +171,7 @@ func (t *touched) touchRingsAt(v *View, target string) {
 func (t *touched) noteReport(v *View, target string, before, now *api.TargetState) {
 	if before.GetAgent().GetHost() != now.GetAgent().GetHost() || before == nil || now == nil {
 		t.touchRingsAt(v, target)
-		t.TouchUnsettled() // where its rings were there is room
+		t.TouchUnsettled() // where its rings were there is space
 		t.agents[etcd.KeyLiveTargets+target] = true
 	}
 	if !api.IsSameMedia(before.GetMedia(), now.GetMedia()) {

@@ -11,7 +11,7 @@ import (
 )
 
 // A target that does not live counts where it last said that it is. When that is another host, a stream that waits for
-// room on the first one is planned again.
+// space on the first one is planned again.
 func TestNoteReport_FromAnotherHostLeavesRoomOnTheFirst(t *testing.T) {
 	t.Parallel()
 	state := func(host string) *api.TargetState { return &api.TargetState{Agent: &api.Agent{Id: "t1", Host: host}} }

@@ -66,11 +66,11 @@ type View struct {
 
 	owned map[string]bool // prefixes whose maps are not shared with the view before; nil: all of them
 
-	measured sync.Once // room and loads, when they are asked for first
-	room     map[string]uint64
-	loads    map[string]int
-	slowOnce sync.Once // slowOf, as well
-	slowOf   map[string][]*api.SlowConsumer
+	measured  sync.Once // space and loads, when they are asked for first
+	freeSpace map[string]uint64
+	loads     map[string]int
+	slowOnce  sync.Once // slowOf, as well
+	slowOf    map[string][]*api.SlowConsumer
 }
 
 // Mirror follows etcd by a watch and publishes a view after each change. Any goroutine may read.
@@ -90,7 +90,7 @@ type Mirror struct {
 	streamsChanged changes
 	subscriptions  map[string]map[*Subscription]bool // by host
 	dirt           reconcile.Dirt                    // since TakeDirt
-	Dirty          chan struct{}                     // has room for one word: there is dirt
+	Dirty          chan struct{}                     // has space for one signal: there is dirt
 }
 
 // NewMirror makes a mirror that shows nothing until Run follows etcd.
@@ -239,9 +239,9 @@ func (m *Mirror) applyEvents(response *clientv3.WatchResponse) {
 			target, _ := cutPart(name)
 			touched.noteRing(next, target, seen, next.targetRings.part(name))
 		case prefix == etcd.KeyDrains && !proto.Equal(drain.GetAgent(), next.Drains[name].GetAgent()):
-			touched.tellWhereFrom(next, name)
+			touched.touchTargetsOf(next, name)
 		case prefix == etcd.KeyRings && ring != nil && ring.Target != next.Rings[name].GetTarget():
-			touched.TouchUnsettled() // it leaves room for others
+			touched.TouchUnsettled() // it leaves space for others
 		}
 	}
 	m.History.shorten(next)

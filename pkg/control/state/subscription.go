@@ -5,13 +5,14 @@ import (
 	"slices"
 )
 
-// Subscription hears which streams have changed since it was heard last. Its fields are the mirror's, under its mutex.
+// Subscription receives which streams have changed since it was received last. Its fields are the mirror's, under its
+// mutex.
 type Subscription struct {
 	// only streams whose writer's grant is for that host, before the change or after it; "": all
 	host    string
 	isAll   bool            // which of them is not known
 	streams map[string]bool // since the last time
-	Wakeup  chan struct{}   // has room for one word: there are some
+	Wakeup  chan struct{}   // has space for one signal: there are some
 }
 
 func (l *Subscription) wake() {
@@ -46,7 +47,7 @@ func (c *changes) note(next *View, streams map[string]bool) {
 	c.kept, c.since = len(c.at), next.Revision
 }
 
-// Subscribe begins to hear of streams, from what is behind a revision on; leave ends it.
+// Subscribe begins to learn of streams, from what is behind a revision on; leave ends it.
 func (m *Mirror) Subscribe(host string, revision int64) (l *Subscription, leave func()) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
@@ -72,7 +73,7 @@ func (m *Mirror) Subscribe(host string, revision int64) (l *Subscription, leave 
 	}
 }
 
-// Next gives the present view, and what has changed since the last time, by name; the listener's bell rings when there
+// Next gives the present view, and what has changed since the last time, by name; Wakeup is signalled when there
 // is more.
 func (m *Mirror) Next(l *Subscription) (now *View, streams []string, isAll bool) {
 	m.mutex.Lock()
@@ -112,10 +113,10 @@ func (m *Mirror) notify(next *View, touched *touched) {
 // told alone.
 func (t *touched) touch(v *View, stream string) {
 	t.Touch(stream)
-	t.tell(v, stream)
+	t.touchStream(v, stream)
 }
 
-func (t *touched) tell(v *View, stream string) {
+func (t *touched) touchStream(v *View, stream string) {
 	t.streams[stream] = true
 	host := v.Grants[stream].GetHolder().GetHost()
 	if host == "" {

@@ -125,7 +125,7 @@ func (h *Handler) Handle(ctx context.Context, event slog.Record) error {
 	s := scratches.Get().(*scratch)
 	defer s.release()
 	if err := h.format(ctx, &event, s); err != nil {
-		return h.core.refuse(ctx, err)
+		return h.core.reportFailure(ctx, err)
 	}
 	s.key = append(s.key[:0], h.key...)
 	if name := h.core.options.KeyAttr; name != "" {
@@ -138,7 +138,7 @@ func (h *Handler) Handle(ctx context.Context, event slog.Record) error {
 	}
 	entry := farlog.Entry{Data: s.text, Key: s.key, Class: h.core.options.Class(event.Level)}
 	if err := h.core.appendAfterGap(ctx, entry); err != nil {
-		return h.core.refuse(ctx, err)
+		return h.core.reportFailure(ctx, err)
 	}
 	return nil
 }
@@ -146,7 +146,7 @@ func (h *Handler) Handle(ctx context.Context, event slog.Record) error {
 // Flush tells a gap that no later event has told yet. There is nothing else to flush: what Handle accepted is at its
 // level.
 func (h *Handler) Flush(ctx context.Context) error {
-	return h.core.tellGap(ctx)
+	return h.core.appendGap(ctx)
 }
 
 // format has log/slog spell the event into s.
@@ -224,7 +224,7 @@ func (c *core) patience(ctx context.Context) time.Duration {
 	return patience
 }
 
-// append waits for room as long as the policy says, also on a writer that rejects at once.
+// append waits for space as long as the policy says, also on a writer that rejects at once.
 func (c *core) append(ctx context.Context, entry farlog.Entry) error {
 	patience := c.patience(ctx)
 	position, err := c.writer.Append(entry, patience)
@@ -246,25 +246,25 @@ func (c *core) append(ctx context.Context, entry farlog.Entry) error {
 // appendAfterGap: a gap is told before anything that comes after it, or not even that is written.
 func (c *core) appendAfterGap(ctx context.Context, entry farlog.Entry) error {
 	if c.dropped.Load() != 0 {
-		if !c.hasRoomFor(len(entry.Data) + len(entry.Key)) {
+		if !c.hasSpaceFor(len(entry.Data) + len(entry.Key)) {
 			return farlog.ErrFull
 		}
-		if err := c.tellGap(ctx); err != nil {
+		if err := c.appendGap(ctx); err != nil {
 			return err
 		}
 	}
 	return c.append(ctx, entry)
 }
 
-// hasRoomFor: without it the gap record would take the last room, before an event that does not fit; a gap record for
+// hasSpaceFor: without it the gap record would take the last space, before an event that does not fit; a gap record for
 // each event.
-func (c *core) hasRoomFor(size int) bool {
+func (c *core) hasSpaceFor(size int) bool {
 	cursors := c.writer.Cursors()
 	return cursors.CapacityBytes == 0 || // closed
 		cursors.CapacityBytes-(cursors.AppendedLSN-cursors.HeadLSN) >= uint64(size)+4*64
 }
 
-func (c *core) tellGap(ctx context.Context) error {
+func (c *core) appendGap(ctx context.Context) error {
 	c.telling.Lock()
 	defer c.telling.Unlock()
 	count := c.dropped.Load()
@@ -279,8 +279,8 @@ func (c *core) tellGap(ctx context.Context) error {
 	return nil
 }
 
-// refuse does what the policy says about an event that is not in the ring.
-func (c *core) refuse(ctx context.Context, err error) error {
+// reportFailure does what the policy says about an event that is not in the ring.
+func (c *core) reportFailure(ctx context.Context, err error) error {
 	isDropped := c.options.Policy == PolicyDropAndGap &&
 		(errors.Is(err, farlog.ErrFull) || errors.Is(err, farlog.ErrTooLarge))
 	if isDropped {

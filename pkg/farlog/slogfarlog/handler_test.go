@@ -214,14 +214,14 @@ func TestNew_RefusesAtTheStart(t *testing.T) {
 
 func TestHandler_LargeEvents(t *testing.T) {
 	uri := newRing(t, 16<<20, 2<<20)
-	var heard error
+	var received error
 	h := newHandler(t, openShared(t, uri, farlog.PolicyReject),
-		Options{Format: FormatText, OnError: func(_ context.Context, err error) { heard = err }})
+		Options{Format: FormatText, OnError: func(_ context.Context, err error) { received = err }})
 	large := strings.Repeat("x", 1<<20)
 	slog.New(h).Info(large)
 	slog.New(h).Info(large + large + large)
-	if !errors.Is(heard, farlog.ErrTooLarge) {
-		t.Errorf("OnError heard %v: want ErrTooLarge", heard)
+	if !errors.Is(received, farlog.ErrTooLarge) {
+		t.Errorf("OnError received %v: want ErrTooLarge", received)
 	}
 	if events := openDrain(t, uri).take(); len(events) != 1 || !strings.Contains(events[0].text, large) {
 		t.Errorf("%d events: want the one of 1 MiB", len(events))
@@ -269,12 +269,12 @@ func (c chatty) LogValue() slog.Value {
 
 func TestHandler_ValueThatLogs_IsRefusedNotDeadlocked(t *testing.T) {
 	uri := newRing(t, 1<<20, 0)
-	var heard []error
+	var received []error
 	log := slog.New(newHandler(t, openShared(t, uri, farlog.PolicyReject),
-		Options{OnError: func(_ context.Context, err error) { heard = append(heard, err) }}))
+		Options{OnError: func(_ context.Context, err error) { received = append(received, err) }}))
 	log.Info("outer", "value", chatty{log})
-	if len(heard) != 1 || !errors.Is(heard[0], ErrRecursion) {
-		t.Errorf("OnError heard %v: want ErrRecursion once", heard)
+	if len(received) != 1 || !errors.Is(received[0], ErrRecursion) {
+		t.Errorf("OnError received %v: want ErrRecursion once", received)
 	}
 	if events := openDrain(t, uri).take(); len(events) != 1 ||
 		!strings.Contains(events[0].text, `"outer","value":"said"`) {

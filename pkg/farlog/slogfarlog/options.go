@@ -21,13 +21,13 @@ const (
 type Policy int
 
 const (
-	// PolicyFail returns the error, after OnError. It waits for room as the writer does: open it with
+	// PolicyFail returns the error, after OnError. It waits for space as the writer does: open it with
 	// farlog.PolicyReject for none.
 	PolicyFail Policy = iota
-	// PolicyBlock waits up to Options.Patience for room and for the flush, then does as PolicyFail.
+	// PolicyBlock waits up to Options.Patience for space and for the flush, then does as PolicyFail.
 	PolicyBlock
 	// PolicyDropAndGap leaves the event out and counts it when the ring is full or the event larger than any record;
-	// Handle returns nil. Before the next event that finds room stands a record of Options.GapClass with the text
+	// Handle returns nil. Before the next event that finds space stands a record of Options.GapClass with the text
 	// "farlog.gap dropped=N". Other errors (fenced, closed, unknown) are returned.
 	PolicyDropAndGap
 )
@@ -52,7 +52,7 @@ type Options struct {
 	Patience time.Duration // of PolicyBlock, and only of it
 	GapClass uint16        // 0 = GapClassDefault
 
-	// OnError hears of every failure, dropped events included, on the goroutine that logged, before Handle returns.
+	// OnError learns of every failure, dropped events included, on the goroutine that logged, before Handle returns.
 	// slog.Logger throws away what Handle returns: a program that must not go on without its log says so here, with
 	// FailStop or an exit of its own. It must not log into this handler.
 	OnError func(context.Context, error)

@@ -32,15 +32,15 @@ func fill(t *testing.T, h *Handler) error {
 func TestPolicyFail_RingFull_IsReturnedAndHeard(t *testing.T) {
 	uri := newRing(t, 1<<20, 0)
 	d := openDrain(t, uri)
-	var heard error
+	var received error
 	h := newHandler(t, openShared(t, uri, farlog.PolicyReject),
-		Options{OnError: func(_ context.Context, err error) { heard = err }})
-	if err := fill(t, h); !errors.Is(err, farlog.ErrFull) || err != heard {
-		t.Errorf("error %v, heard %v: want ErrFull, twice", err, heard)
+		Options{OnError: func(_ context.Context, err error) { received = err }})
+	if err := fill(t, h); !errors.Is(err, farlog.ErrFull) || err != received {
+		t.Errorf("error %v, received %v: want ErrFull, twice", err, received)
 	}
 	d.take()
-	slog.New(h).Info("room")
-	if events := d.take(); len(events) != 1 || !strings.Contains(events[0].text, "room") {
+	slog.New(h).Info("space")
+	if events := d.take(); len(events) != 1 || !strings.Contains(events[0].text, "space") {
 		t.Errorf("after the drain: %v", events)
 	}
 }
@@ -83,7 +83,7 @@ func TestPolicyBlock_RingFull_WaitsForThePatience(t *testing.T) {
 		time.Sleep(5 * time.Millisecond) // it may be waiting already, or not yet: both must end well
 		d.take()
 		if err := <-finished; err != nil {
-			t.Errorf("writer with %s: %v although the drain made room", policy, err)
+			t.Errorf("writer with %s: %v although the drain made space", policy, err)
 		}
 	}
 }
@@ -120,27 +120,27 @@ func TestHandler_ContextIsOver_EventIsWritten(t *testing.T) {
 func TestPolicyDropAndGap_GapIsToldBeforeWhatFollows(t *testing.T) {
 	uri := newRing(t, 1<<20, 0)
 	d := openDrain(t, uri)
-	heard := 0
+	received := 0
 	h := newHandler(t, openShared(t, uri, farlog.PolicyReject),
-		Options{Policy: PolicyDropAndGap, OnError: func(context.Context, error) { heard++ }})
+		Options{Policy: PolicyDropAndGap, OnError: func(context.Context, error) { received++ }})
 	for h.Dropped() < 5 {
 		if err := h.Handle(context.Background(), record2000()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	d.take()
-	slog.New(h).Info("room")
+	slog.New(h).Info("space")
 	events := d.take()
 	if len(events) != 2 || events[0].text != "farlog.gap dropped=5" || events[0].class != GapClassDefault ||
-		!strings.Contains(events[1].text, "room") {
+		!strings.Contains(events[1].text, "space") {
 		t.Errorf("events %v: want the gap of 5, then the event", events)
 	}
 	slog.New(h).Info(strings.Repeat("x", 1<<19)) // larger than any record of this ring
 	if err := h.Flush(context.Background()); err != nil {
 		t.Error(err)
 	}
-	if events := d.take(); len(events) != 1 || events[0].text != "farlog.gap dropped=1" || heard != 6 {
-		t.Errorf("events %v, heard %d: want a gap of 1, and 6", events, heard)
+	if events := d.take(); len(events) != 1 || events[0].text != "farlog.gap dropped=1" || received != 6 {
+		t.Errorf("events %v, received %d: want a gap of 1, and 6", events, received)
 	}
 }
 

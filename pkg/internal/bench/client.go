@@ -76,8 +76,8 @@ func (r *ring) release() error {
 	}
 }
 
-// way is one manner of appending clientCount records.
-type way struct {
+// appendMethod is one manner of appending clientCount records.
+type appendMethod struct {
 	name, note string
 	append     func(*farlog.Writer, []byte) error
 }
@@ -123,7 +123,7 @@ func benchClient() error {
 	}
 	defer r.close()
 	payload := make([]byte, payloadLen)
-	ways := []way{
+	ways := []appendMethod{
 		{"go.call", "one call into C that finds nothing to do (Poll)", callOnly},
 		{"go.append.256", "Append, one record a call", appendSingly},
 		{"go.batch.256.32", "AppendBatch of 32", appendBatches(32)},

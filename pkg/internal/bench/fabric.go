@@ -179,7 +179,7 @@ func await(what string, isSo func() (bool, error)) error {
 }
 
 // awaitAgents waits until control knows of all of them and of the real target: streams are refused that no target is
-// known to have room for.
+// known to have space for.
 func (f *fabric) awaitAgents(ctx context.Context) error {
 	return await("all agents are known", func() (bool, error) {
 		known, err := f.control.ListAgents(ctx, &api.ListAgentsRequest{})
@@ -209,10 +209,12 @@ func (f *fabric) apply(ctx context.Context) error {
 		return err
 	}
 	placed := time.Since(began)
-	return errors.Join(f.tell("fabric/apply", applied.Seconds(), "s", fmt.Sprintf("%d streams in one call", f.streams)),
-		f.tell("fabric/place", placed.Seconds(), "s", fmt.Sprintf("from the call on until all rings were placed, "+
+	return errors.Join(
+		f.report("fabric/apply", applied.Seconds(), "s", fmt.Sprintf("%d streams in one call", f.streams)),
+		f.report("fabric/place", placed.Seconds(), "s", fmt.Sprintf("from the call on until all rings were placed, "+
 			"reported, bound and given to drains, of which all agents had been told; %.1f s of the processor",
-			f.processor()-before)))
+			f.processor()-before)),
+	)
 }
 
 // list is a median of three.
@@ -220,7 +222,7 @@ func (f *fabric) list(ctx context.Context) error {
 	var took []time.Duration
 	for range 3 {
 		began := time.Now()
-		all, _, err := f.look(ctx)
+		all, _, err := f.countStreams(ctx)
 		if err != nil {
 			return err
 		}
@@ -229,12 +231,12 @@ func (f *fabric) list(ctx context.Context) error {
 		}
 		took = append(took, time.Since(began))
 	}
-	return f.tell("fabric/list", median(took).Seconds(), "s",
+	return f.report("fabric/list", median(took).Seconds(), "s",
 		fmt.Sprintf("all %d streams with their state, %d a page", f.streams, fabricPage))
 }
 
-// look lists all streams, and counts those in order.
-func (f *fabric) look(ctx context.Context) (all, good int, err error) {
+// countStreams lists all streams, and counts those in order.
+func (f *fabric) countStreams(ctx context.Context) (all, good int, err error) {
 	request := &api.ListStreamsRequest{PageSize: fabricPage}
 	for {
 		page, err := f.control.ListStreams(ctx, request)
@@ -284,7 +286,7 @@ func (f *fabric) fanOut(ctx context.Context) error {
 		}); err != nil {
 		return err
 	}
-	return f.tell("fabric/watch", told.Seconds()*1000, "ms", fmt.Sprintf("from a call that declares a stream for "+
+	return f.report("fabric/watch", told.Seconds()*1000, "ms", fmt.Sprintf("from a call that declares a stream for "+
 		"each of %d targets until the watch of the last has told it of its ring; the call took %d ms of it",
 		fabricHosts, applied.Milliseconds()))
 }
@@ -303,10 +305,10 @@ func (f *fabric) rest(name, what string, over time.Duration) error {
 	reports, states = f.agents.reports.Load()-reports, f.agents.states.Load()-states
 	perReport := 1e6 * (f.processor() - before) / float64(reports)
 	memory, err := f.memory()
-	return errors.Join(err, f.tell(name, share, "% core", fmt.Sprintf("control over %s, %d reports of targets and "+
+	return errors.Join(err, f.report(name, share, "% core", fmt.Sprintf("control over %s, %d reports of targets and "+
 		"drains, %d of them with the figures of about %d streams: %.0f us each; %s", over, reports, states,
 		f.streams/fabricHosts, perReport, what)),
-		f.tell(name+"-resident", memory.now, "MiB", fmt.Sprintf("of control, %.0f of them pages of files; the most "+
+		f.report(name+"-resident", memory.now, "MiB", fmt.Sprintf("of control, %.0f of them pages of files; the most "+
 			"there ever was is %.0f MiB", memory.files, memory.most)))
 }
 
@@ -315,10 +317,10 @@ func (f *fabric) rest(name, what string, over time.Duration) error {
 func (f *fabric) restart(ctx context.Context) error {
 	ready, whole, err := f.again(ctx)
 	memory, failed := f.memory()
-	return errors.Join(err, failed, f.tell("fabric/restart", whole.Seconds(), "s", fmt.Sprintf("from the start of "+
+	return errors.Join(err, failed, f.report("fabric/restart", whole.Seconds(), "s", fmt.Sprintf("from the start of "+
 		"control until all %d streams are listed as in order; ready after %.1f s, %.1f s of the processor", f.streams,
 		ready.Seconds(), f.processor())),
-		f.tell("fabric/restart-resident", memory.now, "MiB",
+		f.report("fabric/restart-resident", memory.now, "MiB",
 			fmt.Sprintf("of control then, %.0f of them pages of files; the most was %.0f MiB", memory.files,
 				memory.most)))
 }
@@ -334,7 +336,7 @@ func (f *fabric) again(ctx context.Context) (ready, whole time.Duration, err err
 	}
 	ready = time.Since(began)
 	err = await("all streams are in order after the restart", func() (bool, error) {
-		all, good, err := f.look(ctx)
+		all, good, err := f.countStreams(ctx)
 		return err == nil && all == f.streams && good == f.streams, nil
 	})
 	return ready, time.Since(began), err
@@ -375,8 +377,8 @@ func (f *fabric) grants(ctx context.Context) (err error) {
 	slices.Sort(took)
 	note := fmt.Sprintf("from the call for a grant until the first append of a new writer is acknowledged, by a "+
 		"target on this host, %d times; the call alone %.1f ms", fabricGrants, median(granted).Seconds()*1000)
-	return errors.Join(f.tell("fabric/grant-p50", median(took).Seconds()*1000, "ms", note),
-		f.tell("fabric/grant-p99", took[len(took)*99/100].Seconds()*1000, "ms", "the same"))
+	return errors.Join(f.report("fabric/grant-p50", median(took).Seconds()*1000, "ms", note),
+		f.report("fabric/grant-p99", took[len(took)*99/100].Seconds()*1000, "ms", "the same"))
 }
 
 func (f *fabric) grant(ctx context.Context, stream string) (granted, all time.Duration, err error) {
@@ -403,7 +405,7 @@ func (f *fabric) grant(ctx context.Context, stream string) (granted, all time.Du
 	return granted, all, errors.Join(err, writer.Close())
 }
 
-func (f *fabric) tell(name string, value float64, unit, note string) error {
+func (f *fabric) report(name string, value float64, unit, note string) error {
 	return report(result{Name: name, Ours: value, Unit: unit, Note: note}, 0)
 }
 
@@ -420,7 +422,7 @@ func (f *fabric) processor() float64 {
 }
 
 // resident is in MiB. Pages of files are its program and its database: the kernel drops those that nobody has asked for
-// lately when it wants room.
+// lately when it wants space.
 type resident struct{ now, files, most float64 }
 
 // memory is what control has resident.

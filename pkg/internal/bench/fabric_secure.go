@@ -24,7 +24,7 @@ const (
 	fabricOwn     = "farlog/" // begins the names of the control plane's own streams
 	fabricAudit   = fabricOwn + "audit"
 	fabricTarget  = "bench"  // the host of the one real target: for the audit stream, and for grants
-	fabricAuditSz = 16 << 20 // bytes of the audit stream's ring: no other stream has room beside it
+	fabricAuditSz = 16 << 20 // bytes of the audit stream's ring: no other stream has space beside it
 )
 
 var isInsecure = os.Getenv("FARLOG_BENCH_INSECURE") != ""

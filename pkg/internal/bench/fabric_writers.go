@@ -67,7 +67,7 @@ func (f *fabric) writers(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	return f.tell("fabric/writers", time.Since(began).Seconds(), "s",
+	return f.report("fabric/writers", time.Since(began).Seconds(), "s",
 		fmt.Sprintf("until %d streams had a writer each, by %d hosts at once; %.1f s of the processor", f.streams,
 			len(f.hosts), f.processor()-before))
 }
@@ -108,12 +108,12 @@ func (h *hostAgent) extend(ctx context.Context, request hostagent.ExtendRequest)
 	response, err := h.control.ExtendWriter(ctx, &api.ExtendWriterRequest{
 		Stream: request.Stream, Epoch: request.Epoch,
 		Holder:    &api.Holder{Host: h.host, Pid: uint32(request.PID)},
-		RingUuids: request.RingUUIDs, Running: apiTerms(request.Running),
+		RingUuids: request.RingUUIDs, Running: apiSettings(request.Running),
 	})
 	if err != nil {
 		return nil, hostagent.Terms{}, err
 	}
-	return nil, terms(response.Declared), nil
+	return nil, settingsOf(response.Declared), nil
 }
 
 // check asks for many.
@@ -123,8 +123,8 @@ func (h *hostAgent) check(ctx context.Context, writers []hostagent.Known) (chang
 	for _, one := range writers {
 		request.Writers = append(request.Writers, &api.RunningWriter{
 			Stream: one.Stream, Epoch: one.Epoch,
-			Pid: uint32(one.PID), RingUuids: one.RingUUIDs, Running: apiTerms(one.Running),
-			Declared: apiTerms(&one.Declared),
+			Pid: uint32(one.PID), RingUuids: one.RingUUIDs, Running: apiSettings(one.Running),
+			Declared: apiSettings(&one.Declared),
 		})
 	}
 	response, err := h.control.CheckWriters(ctx, request)
@@ -144,18 +144,18 @@ func (h *hostAgent) watch(ctx context.Context, onTold func([]hostagent.Told, []s
 		for _, one := range message.Writers {
 			told = append(told, hostagent.Told{
 				Stream: one.Stream, Epoch: one.Epoch, PID: int32(one.Pid),
-				Declared: terms(one.Declared), Running: terms(one.Running), RingUUIDs: one.RingUuids,
+				Declared: settingsOf(one.Declared), Running: settingsOf(one.Running), RingUUIDs: one.RingUuids,
 			})
 		}
 		onTold(told, message.Gone, message.Snapshot)
 	}, func(error) { onDown() })
 }
 
-func terms(said *api.WriterSettings) hostagent.Terms {
+func settingsOf(said *api.WriterSettings) hostagent.Terms {
 	return hostagent.Terms{Level: uint32(said.Level), Policy: uint32(said.Policy), Deadline: said.Deadline.AsDuration()}
 }
 
-func apiTerms(terms *hostagent.Terms) *api.WriterSettings {
+func apiSettings(terms *hostagent.Terms) *api.WriterSettings {
 	said := &api.WriterSettings{Level: api.Level(terms.Level), Policy: api.Policy(terms.Policy)}
 	if terms.Deadline > 0 {
 		said.Deadline = durationpb.New(terms.Deadline)
@@ -229,7 +229,7 @@ func (f *fabric) ask(ctx context.Context, name, what string, extendOf func(conte
 	if failed.Load() > 0 {
 		err = errors.Join(err, fmt.Errorf("%d of %d questions of writers had no answer", failed.Load(), count))
 	}
-	return errors.Join(err, f.tell(name+"-calls", float64(calls)/seconds, "1/s",
+	return errors.Join(err, f.report(name+"-calls", float64(calls)/seconds, "1/s",
 		fmt.Sprintf("of host agents to control, for %.0f questions a second of writers to them",
 			float64(count)/seconds)))
 }

@@ -176,7 +176,7 @@ func (r *receiver) receive(run *fanoutRun, isDrain bool) error {
 		if err != nil {
 			return err
 		}
-		if err := r.take(run, batch.Bytes); err != nil {
+		if err := r.receiveBatch(run, batch.Bytes); err != nil {
 			return err
 		}
 		if isDrain {
@@ -188,7 +188,7 @@ func (r *receiver) receive(run *fanoutRun, isDrain bool) error {
 	return nil
 }
 
-func (r *receiver) take(run *fanoutRun, rest []byte) error {
+func (r *receiver) receiveBatch(run *fanoutRun, rest []byte) error {
 	now := time.Since(run.began)
 	for len(rest) > 0 {
 		h, err := record.ParseHeader(rest)

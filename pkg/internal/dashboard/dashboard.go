@@ -17,7 +17,7 @@ type Dashboard struct {
 // Variable is what a page can be narrowed to: the values that a label has on some metric.
 type Variable struct{ Name, Metric, Label string }
 
-// Row is a heading with its panels, which stand side by side as far as there is room.
+// Row is a heading with its panels, which stand side by side as far as there is space.
 type Row struct {
 	Title  string
 	Panels []Panel
@@ -94,7 +94,7 @@ func (d Dashboard) variables() []object {
 	return list
 }
 
-// panels lays the rows out: from left to right, and below where there is no room.
+// panels lays the rows out: from left to right, and below where there is no space.
 func (d Dashboard) panels() []object {
 	var list []object
 	x, y, tallest := 0, 0, 0

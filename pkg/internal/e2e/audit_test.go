@@ -62,7 +62,7 @@ func TestAudit_EveryActIsRecorded(t *testing.T) {
 	cluster.StartTarget()
 
 	wanted := wantedEvents(grant.Grant.Epoch)
-	checkActs(t, waitActs(t, cluster.StoreDir, len(wanted)+2), wanted, began)
+	checkEvents(t, waitEvents(t, cluster.StoreDir, len(wanted)+2), wanted, began)
 	waitDrained(t, ring)
 	restartWithNothingToRecord(t, cluster)
 	cluster.Drain.Stop()
@@ -115,19 +115,19 @@ func restartWithNothingToRecord(t *testing.T, cluster *testenv.Cluster) {
 	})
 }
 
-// checkActs finds each act that is wanted once; those of files twice, as the control plane was started twice.
-func checkActs(t *testing.T, acts map[string]auditlog.Event, wanted map[string]func(auditlog.Event) bool,
+// checkEvents finds each event that is wanted once; those of files twice, as the control plane was started twice.
+func checkEvents(t *testing.T, events map[string]auditlog.Event, wanted map[string]func(auditlog.Event) bool,
 	began time.Time,
 ) {
 	t.Helper()
 	isReadAgain := map[string]bool{} // the files, at the second start of the control plane
-	for id, act := range acts {
-		isAsWanted := wanted[act.What+" "+act.Stream]
-		if isAsWanted == nil || !isAsWanted(act) || act.Time.Before(began) || act.Time.After(time.Now()) ||
-			act.Instance == "" {
-			t.Errorf("%s: %+v", id, act)
+	for id, event := range events {
+		isAsWanted := wanted[event.What+" "+event.Stream]
+		if isAsWanted == nil || !isAsWanted(event) || event.Time.Before(began) || event.Time.After(time.Now()) ||
+			event.Instance == "" {
+			t.Errorf("%s: %+v", id, event)
 		}
-		if what := act.What + " " + act.Stream; !strings.HasPrefix(what, "Read") || isReadAgain[what] {
+		if what := event.What + " " + event.Stream; !strings.HasPrefix(what, "Read") || isReadAgain[what] {
 			delete(wanted, what)
 		} else {
 			isReadAgain[what] = true
@@ -138,26 +138,26 @@ func checkActs(t *testing.T, acts map[string]auditlog.Event, wanted map[string]f
 	}
 }
 
-// waitActs waits until the store has so many acts, each once.
-func waitActs(t *testing.T, store string, count int) map[string]auditlog.Event {
+// waitEvents waits until the store has so many events, each once.
+func waitEvents(t *testing.T, store string, count int) map[string]auditlog.Event {
 	t.Helper()
-	acts := map[string]auditlog.Event{}
-	testenv.Until(t, "all acts are in the store", func() (bool, error) {
+	events := map[string]auditlog.Event{}
+	testenv.Until(t, "all audit events are in the store", func() (bool, error) {
 		stdout, _, code := testenv.Run(t, "farlog", "replay", store, "--stream", "farlog/audit", "--speed", "max")
 		if code != 0 {
 			return false, nil // no store yet
 		}
 		for line := range strings.Lines(stdout) {
-			var act auditlog.Event
-			if err := json.Unmarshal([]byte(line), &act); err != nil {
+			var event auditlog.Event
+			if err := json.Unmarshal([]byte(line), &event); err != nil {
 				return false, err
 			}
-			acts[act.ID] = act
+			events[event.ID] = event
 		}
 		time.Sleep(50 * time.Millisecond)
-		return len(acts) >= count, nil
+		return len(events) >= count, nil
 	})
-	return acts
+	return events
 }
 
 // as is a client with one of the certificates of the tests.

@@ -16,7 +16,7 @@ func TestControl_CutOffFromItsAgents(t *testing.T) {
 	t.Parallel()
 	network := testenv.NewNetwork(t)
 	far := network.Under(network.Trading())
-	cluster := testenv.PrepareFarCluster(t, testenv.MemoryDir(t), testenv.StorageAddress, far)
+	cluster := testenv.PrepareRemoteCluster(t, testenv.MemoryDir(t), testenv.StorageAddress, far)
 	cluster.ControlAddress = testenv.TradingAddress + ":" + strconv.Itoa(testenv.FreePort(t))
 	cluster.StartControl()
 	cluster.Under = network.Under(network.Storage())

@@ -21,7 +21,7 @@ const (
 func TestFar_SilentConnectionsStopNobody(t *testing.T) {
 	t.Parallel()
 	under := []string{"prlimit", "--nofile=" + silentFiles + ":" + silentFiles, "--"}
-	cluster := testenv.PrepareFarCluster(t, testenv.MemoryDir(t), farHost, under)
+	cluster := testenv.PrepareRemoteCluster(t, testenv.MemoryDir(t), farHost, under)
 	cluster.MetricsListen = "127.0.0.1:0"
 	cluster.Start()
 	uri := cluster.CreateStream(streamName, "--size", "2MiB", "--level", "visible")

@@ -82,7 +82,7 @@ func (f *followed) expectNothing(t *testing.T, what string, until func() bool) {
 // three of which another one is then gone, so that the one that came back is needed. The agent is asked for no more
 // than that takes.
 func TestHost_FarReaderOutlivesItsGrant(t *testing.T) {
-	cluster := testenv.PrepareFarCluster(t, testenv.MemoryDir(t), farHost, nil)
+	cluster := testenv.PrepareRemoteCluster(t, testenv.MemoryDir(t), farHost, nil)
 	cluster.ControlArgs = []string{"--reader-grant", "1s"}
 	cluster.Start()
 	cluster.CreateStream(streamName, "--size", "4MiB", "--level", "visible")
@@ -147,7 +147,7 @@ func TestHost_FarReaderOutlivesItsGrant(t *testing.T) {
 // A reader whose grant has ended, and whose target does not know it any more, has nothing to read and no error while
 // its host agent does not answer. It asks again, and goes on when an agent is back.
 func TestHost_FarReaderAsksUntilItsAgentIsBack(t *testing.T) {
-	cluster := testenv.PrepareFarCluster(t, testenv.MemoryDir(t), farHost, nil)
+	cluster := testenv.PrepareRemoteCluster(t, testenv.MemoryDir(t), farHost, nil)
 	cluster.ControlArgs = []string{"--reader-grant", "1s"}
 	cluster.Start()
 	cluster.CreateStream(streamName, "--size", "4MiB", "--level", "visible")

@@ -48,7 +48,7 @@ func readPayloads(t *testing.T, uri string) (payloads []string) {
 	}
 }
 
-// untilGiven waits until the wanted records are read: a member gives one once it has heard that enough have it.
+// untilGiven waits until the wanted records are read: a member gives one once it has received that enough have it.
 func untilGiven(t *testing.T, what, want string, read func() string) {
 	t.Helper()
 	got := ""
@@ -149,7 +149,7 @@ func TestHost_WhoMayRead(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can run a program as another user")
 	}
-	cluster := testenv.PrepareFarCluster(t, testenv.MemoryDir(t), farHost, nil)
+	cluster := testenv.PrepareRemoteCluster(t, testenv.MemoryDir(t), farHost, nil)
 	access := filepath.Join(cluster.Dir, "access.yaml")
 	if err := os.WriteFile(access, []byte(readingRules), 0o600); err != nil {
 		t.Fatal(err)

@@ -34,7 +34,7 @@ type hostBench struct {
 
 func newHostBench(t *testing.T, args ...string) *hostBench {
 	t.Helper()
-	cluster := testenv.NewFarCluster(t, testenv.MemoryDir(t), farHost, nil)
+	cluster := testenv.NewRemoteCluster(t, testenv.MemoryDir(t), farHost, nil)
 	ring := cluster.CreateStream(streamName, "--size", "4MiB", "--record-len-max", "64KiB", "--level", "visible")
 	b := newHostBenchOn(t, cluster, args...)
 	b.ring = ring

@@ -23,9 +23,9 @@ const keyLeast = 1 << 20
 
 // eavesdropper passes the connections of one target on and listens to what goes by.
 type eavesdropper struct {
-	address string
-	mutex   sync.Mutex
-	heard   bytes.Buffer
+	address  string
+	mutex    sync.Mutex
+	received bytes.Buffer
 }
 
 func listenBetween(t *testing.T, target string) *eavesdropper {
@@ -64,14 +64,14 @@ func (e *eavesdropper) pass(to, from net.Conn) {
 func (e *eavesdropper) Write(raw []byte) (int, error) {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
-	return e.heard.Write(raw)
+	return e.received.Write(raw)
 }
 
 // keys are those in the welcomes that went by: docs/reference/format.md, section 7.
 func (e *eavesdropper) keys() (keys []uint64) {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
-	for rest := e.heard.Bytes(); ; {
+	for rest := e.received.Bytes(); ; {
 		at := bytes.Index(rest, []byte("FLGW"))
 		if at < 0 || len(rest) < at+40 {
 			return keys
@@ -90,7 +90,7 @@ func (e *eavesdropper) keys() (keys []uint64) {
 // writers that are let in, refused and fenced, no log has one of them, or the token.
 func TestKeys_AreInNoLog(t *testing.T) {
 	t.Parallel()
-	cluster := testenv.PrepareFarCluster(t, testenv.MemoryDir(t), farHost, nil)
+	cluster := testenv.PrepareRemoteCluster(t, testenv.MemoryDir(t), farHost, nil)
 	cluster.LogLevel = "debug"
 	cluster.Start()
 	uri := cluster.CreateStream(streamName, "--size", "1MiB", "--level", "visible")
@@ -117,7 +117,7 @@ func TestKeys_AreInNoLog(t *testing.T) {
 	cluster.Drain.Stop()
 	drawn := slices.DeleteFunc(keys, func(key uint64) bool { return key < keyLeast })
 	if len(drawn) < 4 {
-		t.Fatalf("heard %d keys that are long enough to be looked for: the test proves nothing", len(drawn))
+		t.Fatalf("received %d keys that are long enough to be looked for: the test proves nothing", len(drawn))
 	}
 	for _, process := range []*testenv.Process{
 		cluster.Control, cluster.Target, cluster.Drain, host.agent,

@@ -21,7 +21,7 @@ func TestLatency_StreamIsPlacedNearItsWriter(t *testing.T) {
 	t.Parallel()
 	const oneWay, limit = 4 * time.Millisecond, "4ms"
 	inside, outside := testenv.NewDetour(t, oneWay)
-	cluster := testenv.NewFarCluster(t, testenv.MemoryDir(t), farHost, nil, "--host-addresses", "127.0.0.1",
+	cluster := testenv.NewRemoteCluster(t, testenv.MemoryDir(t), farHost, nil, "--host-addresses", "127.0.0.1",
 		"--host-addresses", outside)
 	dir := filepath.Join(cluster.Dir, "slow")
 	if err := os.Mkdir(dir, 0o755); err != nil {

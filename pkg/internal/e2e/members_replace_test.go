@@ -12,7 +12,7 @@ import (
 )
 
 // farlog runs a command at the control plane's, and gives what it said and whether it went well: of status a state that
-// is to be heard of is none.
+// is to be learned of is none.
 func (s *memberSite) farlog(args ...string) (said string, isOK bool) {
 	s.Helper()
 	stdout, stderr, code := testenv.RunUnder(s.T, s.cluster.Under, "farlog",

@@ -42,7 +42,7 @@ func newMemberSite(t *testing.T, args ...string) *memberSite {
 	t.Helper()
 	s := &memberSite{T: t, network: testenv.NewNetwork(t)}
 	under := s.network.Under(s.network.Storage())
-	s.cluster = testenv.PrepareFarCluster(t, testenv.MemoryDir(t), testenv.StorageAddress, under)
+	s.cluster = testenv.PrepareRemoteCluster(t, testenv.MemoryDir(t), testenv.StorageAddress, under)
 	s.cluster.StartControl()
 	for i := range memberCount {
 		s.startTarget(i)

@@ -101,7 +101,7 @@ func (h *host) cutPower() {
 	for _, process := range h.processes() {
 		process.Signal(syscall.SIGKILL)
 	}
-	h.disk.Refuse()
+	h.disk.RejectWrites()
 	h.kill()
 	h.writer.done.Wait()
 	h.disk.Off()

@@ -23,7 +23,7 @@ import (
 func TestPrometheus_EveryQueryHasData(t *testing.T) {
 	t.Parallel()
 	testenv.PrometheusTool(t, "prometheus")
-	cluster := testenv.PrepareFarCluster(t, testenv.MemoryDir(t), farHost, nil, "--store-verify", "1s",
+	cluster := testenv.PrepareRemoteCluster(t, testenv.MemoryDir(t), farHost, nil, "--store-verify", "1s",
 		"--store-segment", "1MiB", "--merge-late", "100ms")
 	cluster.MetricsListen = "127.0.0.1:0"
 	cluster.Start()

@@ -18,7 +18,7 @@ import (
 func TestRails_StreamsAndMembersAreSpread(t *testing.T) {
 	t.Parallel()
 	addresses := [2]string{"127.0.0.2", "127.0.0.3"}
-	cluster := testenv.PrepareFarCluster(t, testenv.MemoryDir(t), farHost, nil)
+	cluster := testenv.PrepareRemoteCluster(t, testenv.MemoryDir(t), farHost, nil)
 	cluster.TargetArgs = append([]string{"--host-name", "storage"}, listensAt(t, addresses[:])...)
 	cluster.Start()
 	dir := filepath.Join(cluster.Dir, "other")

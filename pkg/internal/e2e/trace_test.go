@@ -67,7 +67,7 @@ func TestTrace_OfTheControlPath(t *testing.T) {
 	collector.RegisterTraceServiceServer(server, s)
 	go server.Serve(listener)
 	t.Cleanup(server.Stop)
-	cluster := testenv.PrepareFarCluster(t, testenv.MemoryDir(t), farHost, nil)
+	cluster := testenv.PrepareRemoteCluster(t, testenv.MemoryDir(t), farHost, nil)
 	cluster.TraceEndpoint = "http://" + listener.Addr().String()
 	cluster.Start()
 	cluster.CreateStream(streamName, "--size", "1MiB", "--level", "visible")

@@ -135,8 +135,8 @@ type Watch struct {
 // NewWatch asks nobody before somebody looks.
 func NewWatch(ask Ask) *Watch { return &Watch{ask: ask} }
 
-// Look gives the last reading of the last minute, and has the keeper asked for the next one. False: there is none.
-func (w *Watch) Look() (Reading, bool) {
+// Newest gives the last reading of the last minute, and has the keeper asked for the next one. False: there is none.
+func (w *Watch) Newest() (Reading, bool) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	now := time.Now()

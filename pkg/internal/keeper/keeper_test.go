@@ -25,24 +25,24 @@ func TestWatch_NobodyWaits(t *testing.T) {
 		}
 		return chronyKept, nil
 	})
-	if _, isKnown := w.Look(); isKnown {
+	if _, isKnown := w.Newest(); isKnown {
 		t.Error("a reading before anybody was asked")
 	}
 	close(goOn)
 	w.untilAsked(t)
-	if got, isKnown := w.Look(); !isKnown || got.Keeper != "chrony" || got.Offset != 12.5e-6 || got.Bound < 92.4e-6 ||
+	if got, isKnown := w.Newest(); !isKnown || got.Keeper != "chrony" || got.Offset != 12.5e-6 || got.Bound < 92.4e-6 ||
 		got.Bound > 92.6e-6 {
 		t.Errorf("read %+v, %v", got, isKnown)
 	}
 	isAway.Store(true)
 	w.asked = time.Now().Add(-againAfter)
-	w.Look()
+	w.Newest()
 	w.untilAsked(t)
-	if _, isKnown := w.Look(); !isKnown {
+	if _, isKnown := w.Newest(); !isKnown {
 		t.Error("a keeper that is silent once takes the reading away")
 	}
 	w.read = time.Now().Add(-knownMost)
-	if got, isKnown := w.Look(); isKnown {
+	if got, isKnown := w.Newest(); isKnown {
 		t.Errorf("an old reading: %+v", got)
 	}
 }

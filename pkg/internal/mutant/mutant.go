@@ -82,7 +82,7 @@ func Parse(path, text string) (Mutant, error) {
 		return p.m, fmt.Errorf("%s: the last line has no end; expected a newline", path)
 	}
 	for i, line := range strings.Split(strings.TrimSuffix(text, "\n"), "\n") {
-		if err := p.take(line, i+1); err != nil {
+		if err := p.parseLine(line, i+1); err != nil {
 			return p.m, fmt.Errorf("%s:%d: %w", path, i+1, err)
 		}
 	}
@@ -98,19 +98,19 @@ type parser struct {
 	isDiff bool
 }
 
-func (p *parser) take(line string, number int) error {
+func (p *parser) parseLine(line string, number int) error {
 	if path, isFile := strings.CutPrefix(line, "--- a/"); isFile {
 		p.isDiff = true
 		p.m.Files = append(p.m.Files, File{Path: path})
 		return nil
 	}
 	if p.isDiff {
-		return p.takeDiff(line, number)
+		return p.parseDiff(line, number)
 	}
-	return p.takeHead(line)
+	return p.parseHead(line)
 }
 
-func (p *parser) takeHead(line string) error {
+func (p *parser) parseHead(line string) error {
 	if command, isTest := strings.CutPrefix(line, "test: "); isTest {
 		test, err := parseTest(command)
 		p.m.Tests = append(p.m.Tests, test)
@@ -148,7 +148,7 @@ func parseTest(command string) (Test, error) {
 	return test, nil
 }
 
-func (p *parser) takeDiff(line string, number int) error {
+func (p *parser) parseDiff(line string, number int) error {
 	file := &p.m.Files[len(p.m.Files)-1]
 	if strings.HasPrefix(line, "@@") {
 		file.Hunks = append(file.Hunks, Hunk{Line: number})
@@ -199,7 +199,7 @@ func (f *File) Apply(text string) (string, error) {
 	for _, hunk := range f.Hunks {
 		at := strings.Index("\n"+text, "\n"+hunk.Old)
 		if at < 0 {
-			return "", fmt.Errorf("line %d: the lines of this hunk are not in %s any more; write them anew",
+			return "", fmt.Errorf("line %d: the lines of this hunk are not in %s any more; write them again",
 				hunk.Line, f.Path)
 		}
 		if strings.Contains(("\n" + text)[at+1:], "\n"+hunk.Old) {

@@ -95,8 +95,9 @@ func (d *Disk) Cut() {
 	d.isCut = true
 }
 
-// Refuse lets those go who wait for a disk without power: with an error. Whoever was killed before sees nothing of it.
-func (d *Disk) Refuse() { close(d.released) }
+// RejectWrites lets those go who wait for a disk without power: with an error. Whoever was killed before sees nothing
+// of it.
+func (d *Disk) RejectWrites() { close(d.released) }
 
 // Off takes the file system away. Without a cut before it, that is an orderly shutdown.
 func (d *Disk) Off() {

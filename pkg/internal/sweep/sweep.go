@@ -39,5 +39,5 @@ func New(t *testing.T, short int) *Sample {
 	return s
 }
 
-// Takes reports whether the next fault is tried.
-func (s *Sample) Takes() bool { return s.rng.IntN(100) < s.percent }
+// Includes reports whether the next fault is tried.
+func (s *Sample) Includes() bool { return s.rng.IntN(100) < s.percent }

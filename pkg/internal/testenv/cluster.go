@@ -31,7 +31,7 @@ type Cluster struct {
 	Controllers            []Controller      // those
 	TraceEndpoint          string            // of a collector of spans; empty = none
 	LogLevel               string            // of each role; empty = info
-	AuditLevel             string            // of the audit stream; empty = acts are not recorded
+	AuditLevel             string            // of the audit stream; empty = events are not recorded
 	MetricsListen          string            // of each role; empty = off
 	Metrics                map[string]string // by role: where its metrics are
 	// a command that becomes each of them, such as ip netns exec NAME; empty = none
@@ -49,18 +49,18 @@ func NewCluster(tb testing.TB, dir string, drainArgs ...string) *Cluster {
 	return c
 }
 
-// NewFarCluster is NewCluster with every role on a host of its own, as far as the roles can tell: the target listens at
-// host, and writer and drain reach its rings by libfabric only. under is a command that becomes each of them; nil =
+// NewRemoteCluster is NewCluster with every role on a host of its own, as far as the roles can tell: the target listens
+// at host, and writer and drain reach its rings by libfabric only. under is a command that becomes each of them; nil =
 // none.
-func NewFarCluster(tb testing.TB, dir, host string, under []string, drainArgs ...string) *Cluster {
+func NewRemoteCluster(tb testing.TB, dir, host string, under []string, drainArgs ...string) *Cluster {
 	tb.Helper()
-	c := PrepareFarCluster(tb, dir, host, under, drainArgs...)
+	c := PrepareRemoteCluster(tb, dir, host, under, drainArgs...)
 	c.Start()
 	return c
 }
 
-// PrepareFarCluster is NewFarCluster without starting anything: more may be said before Start.
-func PrepareFarCluster(tb testing.TB, dir, host string, under []string, drainArgs ...string) *Cluster {
+// PrepareRemoteCluster is NewFarCluster without starting anything: more may be said before Start.
+func PrepareRemoteCluster(tb testing.TB, dir, host string, under []string, drainArgs ...string) *Cluster {
 	tb.Helper()
 	c := &Cluster{
 		Dir: dir, StoreDir: filepath.Join(dir, "store"), tb: tb, ControlAddress: freeAddress(tb, host),

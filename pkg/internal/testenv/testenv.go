@@ -102,7 +102,7 @@ func build() (string, error) {
 }
 
 // MemoryDir makes a directory on tmpfs, where the rings' level is visible and a sync costs nothing. It skips where
-// there is none, and where a container's default of 64 MiB leaves no room for the rings of the tests and their stores.
+// there is none, and where a container's default of 64 MiB leaves no space for the rings of the tests and their stores.
 func MemoryDir(tb testing.TB) string {
 	tb.Helper()
 	var shm syscall.Statfs_t

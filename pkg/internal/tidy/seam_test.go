@@ -10,7 +10,7 @@ import (
 var seamRules = []struct {
 	what   *regexp.Regexp
 	exempt []string // rooms
-	cure   string
+	remedy string
 }{
 	{
 		regexp.MustCompile(`region(->|\.)ops->(data|fence|members|block)\.\w+ *[!=]= *NULL`), nil,
@@ -38,7 +38,7 @@ func TestSeam_NobodyAsksForTheKindOfARegion(t *testing.T) {
 		for i, line := range f.lines() {
 			for _, rule := range seamRules {
 				if !slices.Contains(rule.exempt, room) && rule.what.MatchString(line) {
-					t.Errorf("%s:%d: %s", f.path, i+1, rule.cure)
+					t.Errorf("%s:%d: %s", f.path, i+1, rule.remedy)
 				}
 			}
 		}

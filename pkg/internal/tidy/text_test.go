@@ -18,7 +18,7 @@ const noMachinePath = "no path of one machine: use a relative path or a temporar
 // forbidden words and what to write instead. They are pieced together so that this table does not find itself.
 var forbidden = []struct {
 	pattern *regexp.Regexp
-	cure    string
+	remedy  string
 }{
 	{
 		regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME|XX` + `X|HA` + `CK)\b`),
@@ -38,7 +38,7 @@ func TestText_HasNoForbiddenWords(t *testing.T) {
 		for i, line := range f.lines() {
 			for _, word := range forbidden {
 				if found := word.pattern.FindString(line); found != "" {
-					t.Errorf("%s:%d says %q: %s", f.path, i+1, found, word.cure)
+					t.Errorf("%s:%d says %q: %s", f.path, i+1, found, word.remedy)
 				}
 			}
 		}

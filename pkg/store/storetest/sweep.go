@@ -16,7 +16,7 @@ func Sweep(t *testing.T, sample *sweep.Sample, run func(seed uint64, fault Fault
 	}
 	runs := uint64(0)
 	for _, fault := range Faults(calls) {
-		if !sample.Takes() {
+		if !sample.Includes() {
 			continue
 		}
 		runs++

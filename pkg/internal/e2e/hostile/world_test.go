@@ -56,7 +56,7 @@ func newWorld(t *testing.T) *world {
 	w := &world{T: t, socket: filepath.Join(dir, "agent"), binary: filepath.Join(dir, "hostile.test")}
 	w.must(os.Chmod(dir, 0o755))
 	w.must(copyProgram(w.binary))
-	w.cluster = testenv.PrepareFarCluster(t, dir, "127.0.0.1", nil, "--store-segment", "1MiB")
+	w.cluster = testenv.PrepareRemoteCluster(t, dir, "127.0.0.1", nil, "--store-segment", "1MiB")
 	w.cluster.MetricsListen = "127.0.0.1:0"
 	w.cluster.Start()
 	var ready testenv.Ready

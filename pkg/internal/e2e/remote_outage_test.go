@@ -15,7 +15,7 @@ const (
 	outageTime      = time.Second
 	outageBefore    = outageTime / 2
 	outageRounds    = 12      // the first that is as fast is enough: other work on the machine spoils some
-	outageCountMax  = 100_000 // appends: 64 MiB have room for twice as many
+	outageCountMax  = 100_000 // appends: 64 MiB have space for twice as many
 	outageP50Ratio  = 1.5
 	outageP99Ratio  = 3.0
 	outageRateRatio = 0.5
@@ -28,12 +28,12 @@ type pace struct {
 	p50, p99 time.Duration
 }
 
-// A drain that stands still for a second does not slow appends while the ring has room. That none waits for it is told
+// A drain that stands still for a second does not slow appends while the ring has space. That none waits for it is told
 // by each: the drain goes on only when the last append of its outage has come back, so that one which waits comes back
 // without an acknowledgement. That none is slower is told by their times against those just before, in the same writer;
 // other work on the machine makes a round worse, the drain would make all of them so.
 func TestFar_DrainOutageDoesNotSlowAppends(t *testing.T) {
-	cluster := testenv.NewFarCluster(t, testenv.MemoryDir(t), farHost, nil)
+	cluster := testenv.NewRemoteCluster(t, testenv.MemoryDir(t), farHost, nil)
 	uri := cluster.CreateStream(streamName, "--size", "64MiB", "--level", "visible")
 	o := &outage{T: t, ledger: newLedger(t, "O")}
 	o.open((&badGrants{T: t, cluster: cluster, dir: t.TempDir()}).grant(streamName))

@@ -91,7 +91,7 @@ func TestPlan_LevelsAndBlankRings(t *testing.T) {
 		},
 		{"assigned ring does not move", two().withStream("a").withRing("a", "t1", "").withDrain("d",
 			"x").withAssignment("a", "d", "u").dying("t1"), "bind a to u;"},
-		{"lost ring that nobody was let into is made anew", lost().missing("a", 0), "renew a(u) on t1;"},
+		{"lost ring that nobody was let into is made again", lost().missing("a", 0), "renew a(u) on t1;"},
 		{"lost ring with an epoch is not", lost().missing("a", 0).granted("a"), ""},
 		{"lost ring that was opened by its URI is not", lost().missing("a", 1), ""},
 		{"lost ring of a dead target is not", lost().missing("a", 0).dying("t1"), ""},

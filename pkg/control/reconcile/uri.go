@@ -15,16 +15,16 @@ const (
 	TransportOFI   = "ofi"
 )
 
-// IsFar tells a URI that leads to another host.
-func IsFar(uri string) bool {
+// IsRemote tells a URI that leads to another host.
+func IsRemote(uri string) bool {
 	return strings.HasPrefix(uri, TransportVerbs+":") || strings.HasPrefix(uri, TransportOFI+":")
 }
 
-// FarURI chooses among the far URIs of a stream's ring by transport; "" takes the fastest: verbs before ofi. It is
+// RemoteURI chooses among the far URIs of a stream's ring by transport; "" takes the fastest: verbs before ofi. It is
 // empty when there is none. Where a target listens at several addresses by it, each is a rail: streams are spread over
 // them by their names, and the members of one stream go round. It is the same one each time, while the target listens
 // where it did.
-func FarURI(uris []string, transport, stream string, member int) string {
+func RemoteURI(uris []string, transport, stream string, member int) string {
 	for _, scheme := range []string{TransportVerbs, TransportOFI} {
 		if transport != "" && transport != scheme {
 			continue
@@ -52,11 +52,11 @@ func railOf(stream string, member int) uint64 {
 	return uint64(binary.BigEndian.Uint32(hash[:])) + uint64(member)
 }
 
-// way is the URI by which a drain reaches a ring: a mem: region only on the target's own host. It is empty when there
-// is none.
-func way(world World, ring *api.RingSpec, seen *api.RingState, drain *api.Agent) string {
+// reachableURI is the URI by which a drain reaches a ring: a mem: region only on the target's own host. It is empty
+// when there is none.
+func reachableURI(world World, ring *api.RingSpec, seen *api.RingState, drain *api.Agent) string {
 	if drain.Host == world.Targets[ring.Target].GetAgent().GetHost() {
 		return seen.Uri
 	}
-	return FarURI(seen.RemoteUris, drain.Transport, ring.GetStream().GetSpec().GetName(), int(ring.Member))
+	return RemoteURI(seen.RemoteUris, drain.Transport, ring.GetStream().GetSpec().GetName(), int(ring.Member))
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/farlog/farlog/pkg/control/grant"
 )
 
-// farRing is a ring that its target, on host alpha, offers to other hosts.
-func farRing(stream, target string) *api.RingState {
+// remoteRing is a ring that its target, on host alpha, offers to other hosts.
+func remoteRing(stream, target string) *api.RingState {
 	state := ring(stream, target)
 	state.RemoteUris = []string{"ofi:tcp://alpha:7471/" + stream, "verbs://alpha:7472/" + stream}
 	return state
@@ -33,7 +33,7 @@ func startFar(t *testing.T) *instance {
 	one.create("a")
 	one.reportTarget("t1")
 	one.until("stream is placed", func() bool { return len(one.status("a").RingSpecs) == 1 })
-	one.reportTarget("t1", farRing("a", "t1"))
+	one.reportTarget("t1", remoteRing("a", "t1"))
 	return one
 }
 
@@ -84,7 +84,7 @@ func (i *instance) granted(answered <-chan *api.Grant) *api.Grant {
 
 func (i *instance) confirm(fenced, admitted uint32) {
 	i.t.Helper()
-	state := farRing("a", "t1")
+	state := remoteRing("a", "t1")
 	state.EpochFenced, state.EpochAdmitted = fenced, admitted
 	i.reportTarget("t1", state)
 }
@@ -130,7 +130,7 @@ func TestAcquireWriter_TokensOfTwoControlPlanes(t *testing.T) {
 	both[0].create("a")
 	both[0].reportTarget("t1")
 	both[0].until("stream is placed", func() bool { return len(both[0].status("a").RingSpecs) == 1 })
-	both[0].reportTarget("t1", farRing("a", "t1"))
+	both[0].reportTarget("t1", remoteRing("a", "t1"))
 	drawn := map[string]bool{}
 	for i := range 4 {
 		epoch := uint32(i + 1)

@@ -21,7 +21,7 @@ const (
 // The recorded order flow goes from one host over a second to a third: farlog append, a target that it reaches by
 // libfabric, a drain that reads the ring from afar.
 func TestFar_HundredThousandRecordsReachTheStore(t *testing.T) {
-	cluster := testenv.NewFarCluster(t, testenv.MemoryDir(t), farHost, nil)
+	cluster := testenv.NewRemoteCluster(t, testenv.MemoryDir(t), farHost, nil)
 	uri := cluster.CreateStream(streamName, "--size", "16MiB", "--record-len-max", "64KiB", "--level", "visible")
 	l := newLedger(t, "F")
 	w := openWriter(t, l, "--stream", streamName, "--control", cluster.ControlAddress, "--window", "64")
@@ -48,7 +48,7 @@ func TestFar_KillsLoseNothing(t *testing.T) {
 	t.Parallel()
 	seed := seedOf(t)
 	a := &arena{T: t, random: rand.New(rand.NewPCG(seed, 11)), ledger: newLedger(t, "L"), kills: map[string]int{}}
-	a.cluster = testenv.NewFarCluster(t, testenv.MemoryDir(t), farHost, nil, "--store-segment", "1MiB")
+	a.cluster = testenv.NewRemoteCluster(t, testenv.MemoryDir(t), farHost, nil, "--store-segment", "1MiB")
 	a.uri = a.cluster.CreateStream(streamName, "--size", "2MiB", "--record-len-max", "64KiB", "--level", "visible")
 	a.startWriter()
 	kills := farKills
@@ -106,7 +106,7 @@ func TestFar_TakeoverFencesAStoppedWriter(t *testing.T) {
 	t.Parallel()
 	for _, window := range []string{"1", "32"} {
 		t.Run("window "+window, func(t *testing.T) {
-			cluster := testenv.NewFarCluster(t, testenv.MemoryDir(t), farHost, nil)
+			cluster := testenv.NewRemoteCluster(t, testenv.MemoryDir(t), farHost, nil)
 			uri := cluster.CreateStream(streamName, "--size", "2MiB", "--record-len-max", "64KiB", "--level", "visible")
 			l := newLedger(t, "T")
 			args := []string{"--stream", streamName, "--control", cluster.ControlAddress, "--window", window}
@@ -159,7 +159,7 @@ func (w *writer) stopped() {
 // What nobody was granted is refused by the listener, by name, and who was let in goes on.
 func TestFar_BadGrantsAreRefusedByName(t *testing.T) {
 	t.Parallel()
-	cluster := testenv.NewFarCluster(t, testenv.MemoryDir(t), farHost, nil)
+	cluster := testenv.NewRemoteCluster(t, testenv.MemoryDir(t), farHost, nil)
 	cluster.CreateStream(streamName, "--size", "2MiB", "--level", "visible")
 	cluster.CreateStream("desk8/orders", "--size", "2MiB", "--level", "visible")
 	bad := &badGrants{T: t, cluster: cluster, dir: t.TempDir()}
@@ -189,7 +189,7 @@ func TestFar_BadGrantsAreRefusedByName(t *testing.T) {
 // assignments change.
 func TestFar_StuckTargetHoldsUpNoOtherDrain(t *testing.T) {
 	t.Parallel()
-	cluster := testenv.NewFarCluster(t, testenv.MemoryDir(t), farHost, nil)
+	cluster := testenv.NewRemoteCluster(t, testenv.MemoryDir(t), farHost, nil)
 	uri := cluster.CreateStream(streamName, "--size", "2MiB", "--record-len-max", "64KiB", "--level", "visible")
 	other := testenv.NewTarget(t, cluster, "storage2", farHost)
 	cluster.CreateStream("desk8/orders", "--size", "2MiB", "--level", "visible", "--target", "storage2")

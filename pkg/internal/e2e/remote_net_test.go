@@ -30,7 +30,7 @@ func TestFar_LossAndPartitionLoseNothing(t *testing.T) {
 	t.Parallel()
 	network := testenv.NewNetwork(t)
 	under := network.Under(network.Storage())
-	cluster := testenv.NewFarCluster(t, testenv.MemoryDir(t), testenv.StorageAddress, under)
+	cluster := testenv.NewRemoteCluster(t, testenv.MemoryDir(t), testenv.StorageAddress, under)
 	uri := createUnder(t, cluster, under, "visible")
 	lossy := &lossyWriter{T: t, level: farlog.LevelVisible, ledger: newLedger(t, "N")}
 	lossy.grant = lossy.grantUnder(network.Under(network.Trading()), cluster)
@@ -64,8 +64,8 @@ func TestFar_LossAndPartitionLoseNothing(t *testing.T) {
 }
 
 // The target's host dies without a word: its kernel has acknowledged the bytes of the append under way, and what it
-// would say when the target ends is lost. The writer has nothing to send and hears nothing, so that no transport finds
-// out; it comes back to the next target by itself.
+// would say when the target ends is lost. The writer has nothing to send and receives nothing, so that no transport
+// finds out; it comes back to the next target by itself.
 func TestFar_TargetThatDiesSilently(t *testing.T) {
 	t.Parallel()
 	for _, level := range []farlog.Level{farlog.LevelVisible, farlog.LevelPersistent} {
@@ -76,7 +76,7 @@ func TestFar_TargetThatDiesSilently(t *testing.T) {
 			if level == farlog.LevelPersistent {
 				dir = t.TempDir()
 			}
-			cluster := testenv.NewFarCluster(t, dir, testenv.StorageAddress, under)
+			cluster := testenv.NewRemoteCluster(t, dir, testenv.StorageAddress, under)
 			uri := createUnder(t, cluster, under, level.String())
 			lossy := &lossyWriter{T: t, level: level, ledger: newLedger(t, "S")}
 			lossy.grant = lossy.grantUnder(network.Under(network.Trading()), cluster)
@@ -114,7 +114,7 @@ func TestFar_TokenIsGoodOnItsOwnHostAlone(t *testing.T) {
 	t.Parallel()
 	network := testenv.NewNetwork(t)
 	storage, trading := network.Under(network.Storage()), network.Under(network.Trading())
-	cluster := testenv.NewFarCluster(t, testenv.MemoryDir(t), testenv.StorageAddress, storage)
+	cluster := testenv.NewRemoteCluster(t, testenv.MemoryDir(t), testenv.StorageAddress, storage)
 	createUnder(t, cluster, storage, "visible")
 	b := &badGrants{T: t, cluster: cluster, dir: t.TempDir(), under: trading}
 	grant := b.grant(streamName)
@@ -226,7 +226,7 @@ func (w *lossyWriter) append(writer *farlog.Writer) {
 	case errors.Is(err, farlog.ErrUnknown):
 		w.unknown++
 		w.pending = append(w.pending, pendingRecord{position, hash})
-	case errors.Is(err, farlog.ErrFull): // while nobody hears of the drain's progress
+	case errors.Is(err, farlog.ErrFull): // while nobody learns of the drain's progress
 	default:
 		w.fail("append: %v", err)
 	}

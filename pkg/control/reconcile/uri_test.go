@@ -34,10 +34,10 @@ func TestFarURI_Rails(t *testing.T) {
 		for i := range streams {
 			name, around := fmt.Sprint(prefix, "s", i), map[string]bool{}
 			for member := range max(rails, 1) {
-				uri := FarURI(uris, transport, name, member)
+				uri := RemoteURI(uris, transport, name, member)
 				if (uri == "") != (rails == 0) || uri != "" &&
 					(!strings.HasPrefix(uri, wanted+":") || !slices.Contains(uris, uri)) ||
-					uri != FarURI(slices.Clone(uris), transport, name, member) {
+					uri != RemoteURI(slices.Clone(uris), transport, name, member) {
 					t.Fatalf("of %v by %q: %q", uris, transport, uri)
 				}
 				around[uri] = true
@@ -45,7 +45,7 @@ func TestFarURI_Rails(t *testing.T) {
 			if rails > 0 && len(around) != rails {
 				t.Fatalf("%d members went by %v of %v", rails, around, uris)
 			}
-			spread[FarURI(uris, transport, name, 0)]++
+			spread[RemoteURI(uris, transport, name, 0)]++
 		}
 		for uri, count := range spread {
 			if rails > 1 && (count > streams/rails*3/2 || len(spread) != rails) {

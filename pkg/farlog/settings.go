@@ -11,23 +11,23 @@ import (
 	"unsafe"
 )
 
-// WriterTerms are how a writer acknowledges.
-type WriterTerms struct {
+// WriterSettings are how a writer acknowledges.
+type WriterSettings struct {
 	Level    Level
 	Policy   Policy
 	Deadline time.Duration // of an append that has none of its own; given as 0: the region's
-	FromLSN  uint64        // as told by Terms: records from here on are acknowledged at Level
+	FromLSN  uint64        // as Settings reports: records from here on are acknowledged at Level
 }
 
-// SetTerms has the writer's next append, submit or batch change its level, its policy and its deadline: records from
+// Configure has the writer's next append, submit or batch change its level, its policy and its deadline: records from
 // that one on have the new level, and each acknowledgement says the level that its own record was appended at. With a
 // stronger level nothing of those is acknowledged before it is there; a weaker one does not hold for what was appended
-// before. A writer that was opened by farlog:// hears of changes by itself. From any goroutine; waits for nothing.
+// before. A writer that was opened by farlog:// learns of changes by itself. From any goroutine; waits for nothing.
 // ErrClosed, ErrInvalid, ErrLevel: the ring does not give that level, and nothing is changed.
 //
 // Implements: int farlog_writer_settings_set(farlog_writer *, const struct farlog_writer_settings *,
 // struct farlog_error *)
-func (w *Writer) SetTerms(terms WriterTerms) error {
+func (w *Writer) Configure(settings WriterSettings) error {
 	w.closing.RLock()
 	defer w.closing.RUnlock()
 	if w.handle == nil {
@@ -36,26 +36,26 @@ func (w *Writer) SetTerms(terms WriterTerms) error {
 	return coldCall("", func(_ *C.char, failure *C.struct_farlog_error) C.int {
 		given := (*C.struct_farlog_writer_settings)(C.calloc(1, C.sizeof_struct_farlog_writer_settings))
 		defer C.free(unsafe.Pointer(given))
-		given.level, given.policy, given.deadline_ns = C.uint32_t(terms.Level), C.uint32_t(terms.Policy),
-			C.uint64_t(max(terms.Deadline, 0))
+		given.level, given.policy, given.deadline_ns = C.uint32_t(settings.Level), C.uint32_t(settings.Policy),
+			C.uint64_t(max(settings.Deadline, 0))
 		return C.farlog_writer_settings_set(w.handle, given, failure)
 	})
 }
 
-// Terms are what the writer runs with: what was set last, once an append has taken it in. From any goroutine.
+// Settings are what the writer runs with: what was set last, once an append has taken it in. From any goroutine.
 // ErrClosed.
 //
 // Implements: void farlog_writer_settings_read(farlog_writer *, struct farlog_writer_settings *)
-func (w *Writer) Terms() (WriterTerms, error) {
+func (w *Writer) Settings() (WriterSettings, error) {
 	w.closing.RLock()
 	defer w.closing.RUnlock()
 	if w.handle == nil {
-		return WriterTerms{}, ErrClosed
+		return WriterSettings{}, ErrClosed
 	}
-	var terms C.struct_farlog_writer_settings
-	C.farlog_writer_settings_read(w.handle, &terms)
-	return WriterTerms{
-		Level: Level(terms.level), Policy: Policy(terms.policy),
-		Deadline: time.Duration(terms.deadline_ns), FromLSN: uint64(terms.from_lsn),
+	var settings C.struct_farlog_writer_settings
+	C.farlog_writer_settings_read(w.handle, &settings)
+	return WriterSettings{
+		Level: Level(settings.level), Policy: Policy(settings.policy),
+		Deadline: time.Duration(settings.deadline_ns), FromLSN: uint64(settings.from_lsn),
 	}, nil
 }

@@ -31,14 +31,18 @@ func (b *hostBench) declare(change func(*api.StreamSpec)) {
 
 // appendUntil appends all the time, and fails with the first append that does. What is acknowledged has the level that
 // went before, or from some record on the next one.
-func (b *hostBench) appendUntil(writer *farlog.Writer, before, after farlog.Level, is func(farlog.WriterTerms) bool) {
+func (b *hostBench) appendUntil(
+	writer *farlog.Writer,
+	before, after farlog.Level,
+	is func(farlog.WriterSettings) bool,
+) {
 	b.Helper()
 	testenv.Until(b.T, "the writer has taken the change in", func() (bool, error) {
 		position, err := writer.Append(farlog.Entry{Data: []byte("under load"), Class: 1}, 0)
 		if err != nil {
 			return false, err
 		}
-		terms, err := writer.Terms()
+		terms, err := writer.Settings()
 		wanted := before
 		if terms.Level == after && position.LSN >= terms.FromLSN {
 			wanted = after
@@ -63,14 +67,15 @@ func TestHost_RunningWriterTakesChangesIn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	terms, err := own.Terms()
+	terms, err := own.Settings()
 	if err != nil || terms.Level != farlog.LevelVisible || terms.Deadline != 10*time.Second {
 		t.Fatalf("%+v, %v", terms, err)
 	}
 	b.declare(func(spec *api.StreamSpec) { spec.Level, spec.Policy = api.Level_LEVEL_POSTED, api.Policy_POLICY_REJECT })
 	b.appendUntil(own, farlog.LevelVisible, farlog.LevelVisible,
-		func(terms farlog.WriterTerms) bool { return terms.Policy == farlog.PolicyReject })
-	if terms, err = own.Terms(); err != nil || terms.Level != farlog.LevelVisible || terms.Deadline != 10*time.Second {
+		func(terms farlog.WriterSettings) bool { return terms.Policy == farlog.PolicyReject })
+	if terms, err = own.Settings(); err != nil || terms.Level != farlog.LevelVisible ||
+		terms.Deadline != 10*time.Second {
 		t.Errorf("what the program asked for: %+v, %v", terms, err)
 	}
 	own.Close()
@@ -83,20 +88,20 @@ func TestHost_RunningWriterTakesChangesIn(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer writer.Close()
-	b.appendUntil(writer, farlog.LevelPosted, farlog.LevelPosted, func(farlog.WriterTerms) bool { return true })
+	b.appendUntil(writer, farlog.LevelPosted, farlog.LevelPosted, func(farlog.WriterSettings) bool { return true })
 	b.agent.Kill()
 	b.declare(func(spec *api.StreamSpec) {
 		spec.Level, spec.Policy, spec.Deadline = api.Level_LEVEL_VISIBLE, api.Policy_POLICY_REJECT,
 			durationpb.New(20*time.Second)
 	})
 	b.append(writer, 100, "without an agent")
-	if terms, err = writer.Terms(); err != nil || terms.Level != farlog.LevelPosted {
+	if terms, err = writer.Settings(); err != nil || terms.Level != farlog.LevelPosted {
 		t.Errorf("without an agent: %+v, %v", terms, err)
 	}
 	b.startAgent()
 	b.appendUntil(writer, farlog.LevelPosted, farlog.LevelVisible,
-		func(terms farlog.WriterTerms) bool { return terms.Level == farlog.LevelVisible })
-	if terms, err = writer.Terms(); err != nil || terms.Policy != farlog.PolicyReject ||
+		func(terms farlog.WriterSettings) bool { return terms.Level == farlog.LevelVisible })
+	if terms, err = writer.Settings(); err != nil || terms.Policy != farlog.PolicyReject ||
 		terms.Deadline != 20*time.Second {
 		t.Errorf("behind the change: %+v, %v", terms, err)
 	}
@@ -105,7 +110,7 @@ func TestHost_RunningWriterTakesChangesIn(t *testing.T) {
 		spec.Level, spec.Deadline = api.Level_LEVEL_PERSISTENT, durationpb.New(30*time.Second)
 	})
 	b.appendUntil(writer, farlog.LevelVisible, farlog.LevelPersistent,
-		func(terms farlog.WriterTerms) bool { return terms.Deadline == 30*time.Second })
+		func(terms farlog.WriterSettings) bool { return terms.Deadline == 30*time.Second })
 	testenv.Until(t, "the stream's status says how it runs", func() (bool, error) {
 		shown := testenv.MustRun(t, "farlog", "stream", "show", streamName, "--control", b.cluster.ControlAddress)
 		return strings.Contains(shown, "level visible, policy reject, deadline 30s (as it runs)"), nil

@@ -31,15 +31,15 @@ func (f *finder) checkPlaces() {
 	}
 }
 
-// checkRoom finds the streams that would find no target with room once all of the fabric is declared.
-func (f *finder) checkRoom() {
-	world, places := f.world, f.sound()
+// checkSpace finds the streams that would find no target with space once all of the fabric is declared.
+func (f *finder) checkSpace() {
+	world, places := f.world, f.validStreams()
 	world.TargetSpecs = world.targetsWith(f.fabric.Targets)
 	created := make([]*api.StreamSpec, len(places))
 	for at, i := range places {
 		created[at] = f.fabric.Streams[i]
 	}
-	rules, isLimited := world.WhyNoRoom(created)
+	rules, isLimited := world.WhyNoSpace(created)
 	for _, i := range places {
 		if rule := rules[f.fabric.Streams[i].Name]; rule != "" {
 			f.fail(fmt.Sprintf("streams[%d].ring_size_bytes", i), fmt.Sprint(f.fabric.Streams[i].RingSizeBytes), "%s",
@@ -68,29 +68,29 @@ func (w World) hasTargetOn(host string) bool {
 	return false
 }
 
-// WhyNoRoom says of each new stream, by its name, why no target that is known can have its rings beside all that there
+// WhyNoSpace says of each new stream, by its name, why no target that is known can have its rings beside all that there
 // is and the others: it would wait for nothing that anybody has begun. Room that is being made is waited for, and so is
 // a target that nothing limits. isLimited: what it says depends on what other streams there are.
-func (w World) WhyNoRoom(created []*api.StreamSpec) (rules map[string]string, isLimited bool) {
+func (w World) WhyNoSpace(created []*api.StreamSpec) (rules map[string]string, isLimited bool) {
 	world := w.staying()
-	rules, room := map[string]string{}, reconcile.Room(world.World, world.TargetSpecs)
+	rules, space := map[string]string{}, reconcile.FreeSpace(world.World, world.TargetSpecs)
 	for name, stream := range world.Streams {
 		if world.Rings[name] == nil { // on its way
-			reserve(room, stream.Spec)
+			reserve(space, stream.Spec)
 		}
 	}
 	var rest []*api.StreamSpec
 	for _, spec := range created {
-		_, isFull := room[spec.TargetHost]
+		_, isFull := space[spec.TargetHost]
 		isLimited = isLimited || isFull
-		if rule := world.whyTooLarge(spec, room); rule != "" {
+		if rule := world.whyTooLarge(spec, space); rule != "" {
 			rules[spec.Name] = rule
 			continue
 		}
-		reserve(room, spec)
+		reserve(space, spec)
 		rest = append(rest, spec)
 	}
-	crowded, isEachLimited := world.crowded(rest)
+	crowded, isEachLimited := world.whyNoSpaceTogether(rest)
 	for name, reason := range crowded {
 		rules[name] = "expected a target with free space for it beside what is declared: " + reason
 	}
@@ -114,13 +114,13 @@ func (w World) staying() World {
 
 // whyTooLarge says why a ring is larger than what is left on the host that it is wanted on, or than any target, where
 // it may be anywhere; "": it is not.
-func (w World) whyTooLarge(spec *api.StreamSpec, room map[string]uint64) string {
+func (w World) whyTooLarge(spec *api.StreamSpec, space map[string]uint64) string {
 	host := spec.TargetHost
-	free, isLimited := room[host]
+	free, isLimited := space[host]
 	largest := w.TargetSpecs[host]
 	if host == "" {
 		if largest, isLimited = w.largestCapacity(); isLimited {
-			free = largest.CapacityBytes // what is full now may have room later; more than this never
+			free = largest.CapacityBytes // what is full now may have space later; more than this never
 		}
 	}
 	switch {
@@ -154,15 +154,15 @@ func (w World) largestCapacity() (largest *api.TargetSpec, isLimited bool) {
 	return largest, largest != nil
 }
 
-func reserve(room map[string]uint64, spec *api.StreamSpec) {
-	if free, isLimited := room[spec.TargetHost]; isLimited {
-		room[spec.TargetHost] = free - min(free, spec.RingSizeBytes)
+func reserve(space map[string]uint64, spec *api.StreamSpec) {
+	if free, isLimited := space[spec.TargetHost]; isLimited {
+		space[spec.TargetHost] = free - min(free, spec.RingSizeBytes)
 	}
 }
 
-// crowded says of each stream that is to be created why it finds no room beside all that is there, by the placement of
-// the reconciler. Where a target without a capacity is known, all of them may wait for it.
-func (w World) crowded(created []*api.StreamSpec) (reasons map[string]string, isLimited bool) {
+// whyNoSpaceTogether says of each stream that is to be created why it finds no space beside all that is there, by the
+// placement of the reconciler. Where a target without a capacity is known, all of them may wait for it.
+func (w World) whyNoSpaceTogether(created []*api.StreamSpec) (reasons map[string]string, isLimited bool) {
 	world, isLimited := reconcile.WithDeclared(w.World, w.TargetSpecs)
 	if !isLimited || len(created) == 0 {
 		return nil, false
@@ -183,7 +183,7 @@ func (w World) crowded(created []*api.StreamSpec) (reasons map[string]string, is
 		world.Streams[spec.Name] = &api.Stream{Spec: spec, K: spec.Needed}
 		names = append(names, spec.Name)
 	}
-	reasons = reconcile.Crowded(world, names, w.Now)
+	reasons = reconcile.WithoutSpace(world, names, w.Now)
 	for name := range reasons {
 		if w.Streams[name] != nil {
 			delete(reasons, name)

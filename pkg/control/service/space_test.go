@@ -18,7 +18,8 @@ import (
 	"github.com/farlog/farlog/pkg/control/fabric"
 )
 
-// startLimited starts two control planes on one etcd, of which both know a target with room for so many rings of a MiB.
+// startLimited starts two control planes on one etcd, of which both know a target with space for so many rings of a
+// MiB.
 func startLimited(t *testing.T, rings uint64) []*instance {
 	t.Helper()
 	etcd := etcdtest.Open(t, t.TempDir())
@@ -36,13 +37,13 @@ func startLimited(t *testing.T, rings uint64) []*instance {
 	return both
 }
 
-// Many ask at once, of two control planes: as many streams are made as the target has room for, and all others are told
-// why not. Each control plane alone judges by what it has seen: without the guard in the transaction that creates a
-// stream, two that are made at the same moment take the same room.
+// Many ask at once, of two control planes: as many streams are made as the target has space for, and all others are
+// told why not. Each control plane alone judges by what it has seen: without the guard in the transaction that creates
+// a stream, two that are made at the same moment take the same space.
 func TestCreateStream_RoomHoldsAgainstManyAtOnce(t *testing.T) {
 	t.Parallel()
-	const room, asked = 5, 24
-	both := startLimited(t, room)
+	const space, asked = 5, 24
+	both := startLimited(t, space)
 	var made atomic.Int32
 	var asking sync.WaitGroup
 	for i := range asked {
@@ -63,8 +64,8 @@ func TestCreateStream_RoomHoldsAgainstManyAtOnce(t *testing.T) {
 		})
 	}
 	asking.Wait()
-	if made.Load() != room {
-		t.Errorf("%d streams were made, there is room for %d", made.Load(), room)
+	if made.Load() != space {
+		t.Errorf("%d streams were made, there is space for %d", made.Load(), space)
 	}
 }
 
@@ -76,9 +77,9 @@ func TestCreateStream_RoomOfAViewThatIsOld(t *testing.T) {
 	spec := check.StreamWithDefaults(&api.StreamSpec{Name: "late", RingSizeBytes: 1 << 20})
 	old, _ := both[1].server.mirror.Load()
 	plan, err := fabric.NewPlan(old, &api.Fabric{Streams: []*api.StreamSpec{spec}}, nil)
-	if isLimited, refusal := fabric.RefuseRoom(old, spec); err != nil || refusal != nil || len(plan.Problems) > 0 ||
+	if isLimited, refusal := fabric.CheckSpace(old, spec); err != nil || refusal != nil || len(plan.Problems) > 0 ||
 		!isLimited || !plan.IsLimited {
-		t.Fatalf("there was room: %v, %v, %v", refusal, plan.Problems, err)
+		t.Fatalf("there was space: %v, %v, %v", refusal, plan.Problems, err)
 	}
 	if _, err := both[0].control.CreateStream(both[0].context(),
 		&api.CreateStreamRequest{Spec: &api.StreamSpec{Name: "first", RingSizeBytes: 1 << 20}}); err != nil {
@@ -96,11 +97,11 @@ func TestCreateStream_RoomOfAViewThatIsOld(t *testing.T) {
 }
 
 // Whole fabrics are applied through one control plane while streams are created through the other: what is there in the
-// end has room, and all that have room are there.
+// end has space, and all that have space are there.
 func TestApplyFabric_RoomHoldsAgainstOthers(t *testing.T) {
 	t.Parallel()
-	const room, batches, ones = 3*etcd.BatchMax + 6, 3, 24
-	both := startLimited(t, room)
+	const space, batches, ones = 3*etcd.BatchMax + 6, 3, 24
+	both := startLimited(t, space)
 	var made atomic.Int32
 	var asking sync.WaitGroup
 	fabric := new(api.Fabric)
@@ -140,8 +141,8 @@ func TestApplyFabric_RoomHoldsAgainstOthers(t *testing.T) {
 		there = len(got.GetFabric().GetStreams())
 		return err == nil && failed == nil && got.Revision == other.Revision
 	})
-	if there > room {
-		t.Errorf("%d streams are there, there is room for %d", there, room)
+	if there > space {
+		t.Errorf("%d streams are there, there is space for %d", there, space)
 	}
 	if there < ones { // those that were created one by one, at least
 		t.Errorf("only %d streams are there", there)

@@ -11,7 +11,7 @@ import (
 // writer and drain, and the writer is not fenced by it.
 func TestFar_TailByName(t *testing.T) {
 	t.Parallel()
-	cluster := testenv.NewFarCluster(t, testenv.MemoryDir(t), farHost, nil)
+	cluster := testenv.NewRemoteCluster(t, testenv.MemoryDir(t), farHost, nil)
 	cluster.CreateStream(streamName, "--size", "2MiB", "--level", "visible")
 	cluster.Drain.Kill() // so that the records stay in the ring
 	writer := testenv.Start(t, strings.NewReader("one\ntwo\nthree\n"), nil, "farlog", "append", "--control",

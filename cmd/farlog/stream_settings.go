@@ -6,8 +6,9 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 )
 
-// writerTermsText is how the writer with a stream's newest grant acknowledges: as it said last, or as it was granted.
-func writerTermsText(grant *api.Grant) string {
+// writerSettingsText is how the writer with a stream's newest grant acknowledges: as it said last, or as it was
+// granted.
+func writerSettingsText(grant *api.Grant) string {
 	level, policy, deadline, source := grant.Level, grant.Policy, grant.Deadline, "as granted"
 	if running := grant.Running; running != nil {
 		level, policy, deadline, source = running.Level, running.Policy, running.Deadline, "as it runs"

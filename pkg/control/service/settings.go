@@ -13,13 +13,13 @@ import (
 	"github.com/farlog/farlog/pkg/control/state"
 )
 
-// termsOf is how a stream's writer shall acknowledge.
-func termsOf(spec *api.StreamSpec) *api.WriterSettings {
+// settingsOf is how a stream's writer shall acknowledge.
+func settingsOf(spec *api.StreamSpec) *api.WriterSettings {
 	return &api.WriterSettings{Level: spec.Level, Policy: spec.Policy, Deadline: spec.Deadline}
 }
 
-// runningTerms is how a grant's holder acknowledges, as far as he has said.
-func runningTerms(grant *api.Grant) *api.WriterSettings {
+// runningSettings is how a grant's holder acknowledges, as far as he has said.
+func runningSettings(grant *api.Grant) *api.WriterSettings {
 	if grant.Running != nil {
 		return grant.Running
 	}
@@ -31,7 +31,7 @@ func runningTerms(grant *api.Grant) *api.WriterSettings {
 // be kept, a writer that runs says it again, and one that has ended is told of its error.
 func (s *Server) noteWriter(ctx context.Context, now *state.View, request *api.ExtendWriterRequest) error {
 	noted := proto.Clone(now.Grants[request.Stream]).(*api.Grant)
-	if request.Running != nil && !isSameTerms(request.Running, runningTerms(noted)) {
+	if request.Running != nil && !isSameSettings(request.Running, runningSettings(noted)) {
 		noted.Running = request.Running
 	}
 	if request.Closed && noted.CloseTime == nil {
@@ -58,7 +58,7 @@ func (s *Server) noteWriter(ctx context.Context, now *state.View, request *api.E
 	return err
 }
 
-func isSameTerms(one, other *api.WriterSettings) bool {
+func isSameSettings(one, other *api.WriterSettings) bool {
 	return one.Level == other.Level && one.Policy == other.Policy &&
 		one.Deadline.AsDuration() == other.Deadline.AsDuration()
 }

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// way is what lies between two hosts.
-type way struct {
+// sitePath is what lies between two hosts.
+type sitePath struct {
 	km     float64
 	gear   time.Duration // one way, without cards
 	bits   float64       // of the slowest link; 0 = not known
@@ -19,11 +19,11 @@ type stage struct {
 	isBack bool // from its second site to its first
 }
 
-func (w way) oneWay() time.Duration {
+func (w sitePath) oneWay() time.Duration {
 	return time.Duration(w.km*float64(fibrePerKM)) + w.gear
 }
 
-func (w way) along(path Path) way {
+func (w sitePath) along(path Path) sitePath {
 	w.km += path.KM
 	w.gear += time.Duration(path.Hops) * path.Hop
 	return w
@@ -39,9 +39,9 @@ func (in Input) site(name string) Path {
 	return Path{}
 }
 
-// ways are the shortest ways from a site to all that links lead to: Dijkstra's, on a handful of sites.
-func (in Input) ways(from string) map[string]way {
-	known, done := map[string]way{from: way{}.along(in.site(from))}, map[string]bool{}
+// shortestPaths are the shortest ways from a site to all that links lead to: Dijkstra's, on a handful of sites.
+func (in Input) shortestPaths(from string) map[string]sitePath {
+	known, done := map[string]sitePath{from: sitePath{}.along(in.site(from))}, map[string]bool{}
 	for {
 		next, least := "", time.Duration(math.MaxInt64)
 		for name, one := range known {
@@ -77,7 +77,7 @@ func (in Input) ways(from string) map[string]way {
 }
 
 // over is a way that goes on over a link.
-func (w way) over(link Link, at stage) way {
+func (w sitePath) over(link Link, at stage) sitePath {
 	longer := w.along(link.Path)
 	longer.bits = slowest(w.bits, link.Bits)
 	longer.stages = append(append([]stage(nil), w.stages...), at)

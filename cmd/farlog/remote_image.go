@@ -11,21 +11,21 @@ import (
 	"github.com/farlog/farlog/pkg/farlog"
 )
 
-// farReader holds the reader's grants of a stream's rings on other hosts.
-type farReader struct {
+// remoteReader holds the reader's grants of a stream's rings on other hosts.
+type remoteReader struct {
 	stream string
 	grants map[string]farlog.Member // by URI
 }
 
-// openFarReader asks the control plane for the grants. They fence nobody.
-func openFarReader(ctx context.Context, env *environment, stream string, uris []string) (*farReader, error) {
+// openRemoteReader asks the control plane for the grants. They fence nobody.
+func openRemoteReader(ctx context.Context, env *environment, stream string, uris []string) (*remoteReader, error) {
 	transport := ""
 	for _, uri := range uris {
-		if isFarURI(uri) {
+		if isRemoteURI(uri) {
 			transport, _, _ = strings.Cut(uri, ":")
 		}
 	}
-	f := &farReader{stream: stream, grants: map[string]farlog.Member{}}
+	f := &remoteReader{stream: stream, grants: map[string]farlog.Member{}}
 	return f, withControl(ctx, env, acquireTimeoutDefault,
 		func(ctx context.Context, client apiv1.ControlServiceClient) error {
 			answer, err := client.AcquireReader(ctx, &apiv1.AcquireReaderRequest{
@@ -48,7 +48,7 @@ func openFarReader(ctx context.Context, env *environment, stream string, uris []
 		})
 }
 
-func (f *farReader) open(uri string) (imageSource, error) {
+func (f *remoteReader) open(uri string) (imageSource, error) {
 	grant, isThere := f.grants[uri]
 	if !isThere {
 		return nil, fmt.Errorf("it is no ring of stream %q by what the control plane grants readers of it; farlog "+

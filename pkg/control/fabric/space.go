@@ -19,12 +19,12 @@ import (
 	"github.com/farlog/farlog/pkg/control/state"
 )
 
-// ErrUsedMeanwhile -- a stream was created since the view in which there was room for this one.
+// ErrUsedMeanwhile -- a stream was created since the view in which there was space for this one.
 var ErrUsedMeanwhile = errors.New("a stream was created meanwhile")
 
-// RefuseRoom refuses a stream for which there is no room beside all others: of a target's capacity, or of its tenant's
+// CheckSpace refuses a stream for which there is no space beside all others: of a target's capacity, or of its tenant's
 // quota. isLimited: there is, as long as no other is created.
-func RefuseRoom(v *state.View, spec *api.StreamSpec) (isLimited bool, err error) {
+func CheckSpace(v *state.View, spec *api.StreamSpec) (isLimited bool, err error) {
 	if v.Streams[spec.Name] != nil {
 		return false, nil
 	}
@@ -33,7 +33,7 @@ func RefuseRoom(v *state.View, spec *api.StreamSpec) (isLimited bool, err error)
 			"expected a target that writer and drain reach: %s", why).
 			Errorf("stream %q: no target can have its ring: %s", spec.Name, why)
 	}
-	rules, isLimited := v.Declared().WhyNoRoom([]*api.StreamSpec{spec})
+	rules, isLimited := v.Declared().WhyNoSpace([]*api.StreamSpec{spec})
 	if rule := rules[spec.Name]; rule != "" {
 		return true, refusal.Exhausted(refusal.ReasonCapacity, "spec.ring_size_bytes", fmt.Sprint(spec.RingSizeBytes),
 			"%s", rule).
@@ -48,9 +48,9 @@ func RefuseRoom(v *state.View, spec *api.StreamSpec) (isLimited bool, err error)
 	return true, overQuotas(spec, check.WhyOver(quota, check.Uses(v.Streams)[tenant], spec))
 }
 
-// RefuseRate refuses a stream that is declared to be faster than its tenant's quota lets it. isLimited: it is not, as
+// CheckRate refuses a stream that is declared to be faster than its tenant's quota lets it. isLimited: it is not, as
 // long as no other takes of it.
-func RefuseRate(v *state.View, before, spec *api.StreamSpec) (isLimited bool, err error) {
+func CheckRate(v *state.View, before, spec *api.StreamSpec) (isLimited bool, err error) {
 	tenant := check.TenantOf(spec.Name)
 	quota := v.Tenants[tenant]
 	if quota == nil || pattern.IsSystem(spec.Name) {
@@ -73,9 +73,9 @@ func overQuotas(spec *api.StreamSpec, problems []*api.Problem) error {
 		fmt.Sprintf("stream %q: %s", spec.Name, strings.Join(texts, "; ")), problems)
 }
 
-// roomGuards hold as long as what was said of room is so: no stream was created since one revision, no target or quota
-// declared otherwise since another.
-func roomGuards(created, specs int64) []clientv3.Cmp {
+// spaceGuards hold as long as what was said of space is so: no stream was created since one revision, no target or
+// quota declared otherwise since another.
+func spaceGuards(created, specs int64) []clientv3.Cmp {
 	return []clientv3.Cmp{
 		state.UnchangedSinceRevision(created, etcd.KeyStreamID),
 		state.UnchangedSinceRevision(specs, etcd.KeyTargetSpecs).WithPrefix(),
@@ -83,7 +83,7 @@ func roomGuards(created, specs int64) []clientv3.Cmp {
 	}
 }
 
-// CreateStream creates a stream where there is room: of two that would only together go beyond what is left the second
+// CreateStream creates a stream where there is space: of two that would only together go beyond what is left the second
 // one is refused, whichever control plane it was asked of. Those of one control plane take turns: all but one of them
 // would be in vain. It can be seen when this returns.
 func (s *Store) CreateStream(ctx context.Context, spec *api.StreamSpec) (stream *api.Stream, isNew bool, err error) {
@@ -112,18 +112,18 @@ func (s *Store) CreateStream(ctx context.Context, spec *api.StreamSpec) (stream 
 	}
 }
 
-// CreateStreamAt creates a stream where a view says that there is room. ErrUsedMeanwhile: of what it says something had
-// changed when the stream was to be written; the revision is what to look at.
+// CreateStreamAt creates a stream where a view says that there is space. ErrUsedMeanwhile: of what it says something
+// had changed when the stream was to be written; the revision is what to look at.
 func (s *Store) CreateStreamAt(ctx context.Context, now *state.View, spec *api.StreamSpec) (stream *api.Stream,
 	isNew bool, revision int64, err error,
 ) {
-	isLimited, err := RefuseRoom(now, spec)
+	isLimited, err := CheckSpace(now, spec)
 	if err != nil {
 		return nil, false, 0, err
 	}
 	var guards []clientv3.Cmp
 	if isLimited {
-		guards = roomGuards(now.Revision, now.Revision)
+		guards = spaceGuards(now.Revision, now.Revision)
 	}
 	return CreateStream(ctx, s.client, spec, guards...)
 }
@@ -148,7 +148,7 @@ func (s *Store) catchUp(ctx context.Context, seen *state.View, keys ...string) (
 }
 
 // judgeAgain judges the streams of a plan that are not yet created once more, because somebody else has created others
-// since: what has room still goes on from what is seen then.
+// since: what has space still goes on from what is seen then.
 func (s *Store) judgeAgain(ctx context.Context, plan *Plan, rest []*api.StreamSpec, revision int64) (now *state.View,
 	err error,
 ) {

@@ -12,13 +12,17 @@ import (
 	"github.com/farlog/farlog/pkg/control/state"
 )
 
-// spareWait is for a writer that has just ended: its target tells of that at its next look, or when the connection is
-// gone.
-const spareWait = 2 * time.Second
+// writerEndWait is for a writer that has just ended: its target tells of that at its next look, or when the connection
+// is gone.
+const writerEndWait = 2 * time.Second
 
-// spare waits until the grant that is asked for would fence nobody who lives, and says whom it would.
-func (s *Server) spare(ctx context.Context, request *api.AcquireWriterRequest, admitting *grant.WriterAdmission) error {
-	waiting, cancel := context.WithTimeout(ctx, spareWait)
+// waitNoWriter waits until the grant that is asked for would fence nobody who lives, and says whom it would.
+func (s *Server) waitNoWriter(
+	ctx context.Context,
+	request *api.AcquireWriterRequest,
+	admitting *grant.WriterAdmission,
+) error {
+	waiting, cancel := context.WithTimeout(ctx, writerEndWait)
 	defer cancel()
 	now, err := s.mirror.Wait(waiting, func(v *state.View) bool { return livingWriter(v, request, admitting) == nil })
 	if err == nil || ctx.Err() != nil {

@@ -80,7 +80,7 @@ func (s *tailed) untilSaid(t *testing.T, text string) {
 // another one is then gone, so that the one that came back is needed.
 func TestFar_TailRenewsItsGrant(t *testing.T) {
 	t.Parallel()
-	cluster := testenv.PrepareFarCluster(t, testenv.MemoryDir(t), farHost, nil)
+	cluster := testenv.PrepareRemoteCluster(t, testenv.MemoryDir(t), farHost, nil)
 	cluster.ControlArgs = []string{"--reader-grant", "2s"}
 	cluster.Start()
 	second := testenv.NewTarget(t, cluster, "storage2", farHost)

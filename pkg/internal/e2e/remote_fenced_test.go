@@ -13,7 +13,7 @@ import (
 // latencies.
 func TestFar_StoppedWriterAfterSeveralTakeovers(t *testing.T) {
 	t.Parallel()
-	cluster := testenv.NewFarCluster(t, testenv.MemoryDir(t), farHost, nil)
+	cluster := testenv.NewRemoteCluster(t, testenv.MemoryDir(t), farHost, nil)
 	uri := cluster.CreateStream(streamName, "--size", "2MiB", "--record-len-max", "64KiB", "--level", "visible")
 	l := newLedger(t, "S")
 	args := []string{"--stream", streamName, "--control", cluster.ControlAddress, "--transport", "ofi", "--window", "3"}

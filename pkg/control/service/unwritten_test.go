@@ -49,7 +49,7 @@ func TestReportTarget_MissingRingKeepsWhatWasSeenInIt(t *testing.T) {
 	one.create("b") // whatever was to be planned before it has been done
 	one.until("b is placed", func() bool { return len(one.status("b").RingSpecs) == 1 })
 	if status := one.status("a"); len(status.RingSpecs[0].RingUuid) == 0 {
-		t.Errorf("wanted anew: %v", status.RingSpecs)
+		t.Errorf("wanted again: %v", status.RingSpecs)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
 )
 
-// What finds no room beside the rest is refused with its place in the file, and nothing of it is applied.
+// What finds no space beside the rest is refused with its place in the file, and nothing of it is applied.
 func TestApplyFabric_SumsOverCapacityAreRefused(t *testing.T) {
 	t.Parallel()
 	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
@@ -39,7 +39,7 @@ func TestApplyFabric_SumsOverCapacityAreRefused(t *testing.T) {
 		len(got.Streams) > 0 {
 		t.Fatalf("applied: %v (%v)", got, err)
 	}
-	two.Streams[1].Members, two.Streams[1].Needed = 2, 1 // waits for a second host, not for room
+	two.Streams[1].Members, two.Streams[1].Needed = 2, 1 // waits for a second host, not for space
 	if err := apply(&api.Fabric{Targets: two.Targets, Streams: two.Streams[1:]}, false); err != nil {
 		t.Errorf("too few hosts: %v", err)
 	}
