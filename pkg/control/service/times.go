@@ -61,6 +61,15 @@ func areWriterTimesGood(writer *api.WriterCounters) bool {
 		writer.LatencyMax, writer.StalledFor)
 }
 
+func areDrainTimesGood(state *api.DrainState) bool {
+	for _, one := range state.GetProgress() {
+		if !areGood(one.GetAnchor().GetAnchorTime()) {
+			return false
+		}
+	}
+	return areGood(state.GetReportTime())
+}
+
 func areHostTimesGood(state *api.HostState) bool {
 	for _, path := range state.GetPaths() {
 		if !areGood(path.GetMeasureTime()) || !areGood(path.GetRttMin(), path.GetRttMedian()) {

@@ -23,7 +23,7 @@ func checkRequest(request any) error {
 	case *api.ReportTargetRequest:
 		return checkTimes(request, areTargetTimesGood(request.State))
 	case *api.ReportDrainRequest:
-		return checkTimes(request, areGood(request.State.GetReportTime()))
+		return checkTimes(request, areDrainTimesGood(request.State))
 	case *api.ListStreamsRequest, *api.WatchStreamsRequest, *api.ListRoutesRequest, *api.WatchRoutesRequest,
 		*api.CheckWritersRequest, *api.WatchWritersRequest, *api.TakeOverStreamRequest, *api.AcquireWriterRequest,
 		*api.ReportConsumerRequest, *api.RebindStreamRequest, *api.ReplaceMemberRequest, *api.AcceptLossRequest:
