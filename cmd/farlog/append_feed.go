@@ -234,7 +234,7 @@ func (f *feed) waitForSpace(ctx context.Context) error {
 // number is that of the first record of the input of which nothing is known yet.
 func (f *feed) number() uint64 { return f.count.acknowledged + f.count.refused + 1 }
 
-// rejectRecord tells the record that finds no space that it is not appended.
+// rejectRecord reports that a record found no space and is not appended.
 func (f *feed) rejectRecord() error {
 	err := f.output.reject(f.number(), notAppendedFull)
 	f.count.refused++

@@ -94,7 +94,7 @@ func TestRoute_RefusesWhatContradicts(t *testing.T) {
 	}
 }
 
-// A batch goes to the legs that each of its records selects; where one leg has no space more, it says how many have
+// A batch goes to the legs that each of its records selects; where one leg has no more space, it says how many have
 // been taken, and the rest is nowhere.
 func TestRoute_Batch(t *testing.T) {
 	orders, audit := routeRing(t, "orders"), routeRing(t, "audit")

@@ -40,7 +40,7 @@ func (s *Server) ReportHost(ctx context.Context, request *api.ReportHostRequest)
 		nil
 }
 
-// toOurClock moves a report's times by as much as the host's clock is off, or the report was under path.
+// toOurClock moves a report's times by as much as the host's clock is off, or the report was on its way.
 func toOurClock(state *api.HostState, now time.Time) {
 	if state.ReportTime != nil {
 		off := now.Sub(state.ReportTime.AsTime())
