@@ -35,7 +35,9 @@ stage_go() {
 	packages=$(go list ./... | grep -v -e /pkg/internal/tidy -e /e2e$ -e /e2e/)
 	go_tests $short $packages
 }
-stage_race() { go_tests -race -short "${race_packages[@]}"; }
+stage_race() { # which Go does not build position-independent
+	GOFLAGS=${GOFLAGS//-buildmode=pie/} go_tests -race -short "${race_packages[@]}"
+}
 stage_fault() { go_tests $short -tags farlog_fault -run 'Crash|Mutant|Fault' ./pkg/farlog ./pkg/drain; }
 stage_e2e() { go_tests $short -count=1 ./pkg/internal/e2e/...; }
 stage_fuzz() { scripts/fuzz.sh 4s; }
