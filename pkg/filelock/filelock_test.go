@@ -82,6 +82,24 @@ func TestAcquire_NameOfADeadProcessIsNotTheHolder(t *testing.T) {
 	}
 }
 
+// Each text by which a process of farlog says that it holds a lock is given as it is, when the kernel names that process.
+func TestAcquire_HolderIsNamedAsItSays(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"host=h pid=%d program=p", "consumer c of process %d", "process %d"} {
+		path := filepath.Join(t.TempDir(), "lock")
+		want := fmt.Sprintf(text, os.Getpid())
+		lock, err := Acquire(path, want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer lock.Close()
+		var held *HeldError
+		if _, err := Acquire(path, ""); !errors.As(err, &held) || held.Holder != want {
+			t.Errorf("got %v, expected holder %s", err, want)
+		}
+	}
+}
+
 // A lock's file that an earlier version made for all users to open is closed to them.
 func TestAcquire_FileIsItsOwnersAlone(t *testing.T) {
 	t.Parallel()

@@ -14,7 +14,8 @@ import (
 
 const locksFile = "/proc/locks"
 
-var pidText = regexp.MustCompile(`\bpid=(\d+)\b`)
+// pidText finds the process in what holders write: "pid=7", and of consumers and merges "process 7".
+var pidText = regexp.MustCompile(`\b(?:pid=|process )(\d+)\b`)
 
 // holderOf says who holds a lock. What is written in the file is the last holder's who wrote there; whoever locked the
 // file since without a word, or through a descriptor that he was left, is another one. So the kernel is asked.
