@@ -82,7 +82,8 @@ func TestAcquire_NameOfADeadProcessIsNotTheHolder(t *testing.T) {
 	}
 }
 
-// Each text by which a process of farlog says that it holds a lock is given as it is, when the kernel names that process.
+// Each text by which a process of farlog says that it holds a lock is given as it is, when the kernel names that
+// process.
 func TestAcquire_HolderIsNamedAsItSays(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"host=h pid=%d program=p", "consumer c of process %d", "process %d"} {
