@@ -231,7 +231,8 @@ static void look_at_all(struct conn_limiter *limiter, uint64_t now_ns, struct su
 			break;
 	}
 	pthread_mutex_unlock(&limiter->lock);
-	qsort(survey->silent, survey->silent_count, sizeof(*survey->silent), compare_ages);
+	if (survey->silent_count > 1)
+		qsort(survey->silent, survey->silent_count, sizeof(*survey->silent), compare_ages);
 }
 
 /* ---------------------------------------------------------------- limits */
@@ -247,12 +248,22 @@ static const char *const reasons[FARLOG_UNAUTHENTICATED_REASON_COUNT] = {
 _Static_assert(CONN_OF_ADDRESS_MAX == 64 && CONN_IN_ALL_MAX == 256 && CONN_HANDSHAKE_NS == 5000000000u,
 	"the texts above have the numbers");
 
+/* is_still_open -- its descriptor may be another file's by now. */
+static bool is_still_open(const struct silent *one)
+{
+	struct stat status;
+
+	return fstat(one->fd, &status) == 0 && status.st_ino == one->socket->inode;
+}
+
 static void close_silent(
 	struct conn_limiter *limiter, const struct silent *one, enum farlog_unauthenticated_reason reason)
 {
 	struct far_refusal refusal = {.result = FARLOG_FULL};
 	struct sockaddr_storage peer = {0};
 
+	if (!is_still_open(one))
+		return;
 	write_address(&one->socket->peer, &peer);
 	snprintf(refusal.text, sizeof(refusal.text), "%s", reasons[reason]);
 	one->socket->is_shut_down = true;
