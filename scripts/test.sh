@@ -125,7 +125,9 @@ else
 	done
 	exit "$failed"
 fi
-scripts/setup.sh build ctest shm java net prometheus chrony strace pages
+parts=(build ctest shm java net prometheus chrony strace pages)
+[ "$name" = "make test" ] || parts+=(static)
+scripts/setup.sh "${parts[@]}"
 failed=0
 printf '%s\n' "${stages[@]}" | xargs -P 3 -n 1 scripts/test.sh || failed=1
 echo "$name: $([ "$failed" = 0 ] && echo passed || echo FAILED) in $((SECONDS - start)) s"
