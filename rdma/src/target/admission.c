@@ -170,7 +170,7 @@ static int check_ring(struct target_ring *ring, struct far_refusal *refusal)
 			ring, refusal, FARLOG_IO, "the ring is being formatted, or damaged; look at it on the target's host");
 	if (memcmp(superblock.ring_uuid, ring->ring_uuid, sizeof(ring->ring_uuid)) != 0)
 		return fill_refusal(ring, refusal, FARLOG_NOT_A_RING,
-			"the ring has been removed or formatted anew since its target served it; it is to be served again");
+			"the ring has been removed or formatted again since its target served it; serve it again");
 	return FARLOG_OK;
 }
 

@@ -49,7 +49,7 @@ static int persist_floor(
 		return result;
 	if (memcmp(superblock.ring_uuid, ring->ring_uuid, sizeof(ring->ring_uuid)) != 0)
 		return error_set(error, FARLOG_NOT_A_RING, 0,
-			"fence ring \"%s\": it has been formatted anew since it was served; serve it again", ring->name);
+			"fence ring \"%s\": it has been formatted again since it was served; serve it again", ring->name);
 	if (!head_load(region, &superblock, &head))
 		return error_set(error, FARLOG_CORRUPT, 0, "fence ring \"%s\": both head slots fail their check", ring->name);
 	head_raise_to_floor(&superblock, &head);
