@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/farlog/farlog/pkg/config"
@@ -53,7 +54,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	return exitCode(root.ExecuteContext(ctx), stderr)
 }
 
-// exitCode prints err as one line and maps it to the exit code.
+// exitCode prints err as one line, mistakes in settings as one each, and maps it to the exit code.
 func exitCode(err error, stderr io.Writer) int {
 	var usage *usageError
 	var setting *config.Error
@@ -63,7 +64,12 @@ func exitCode(err error, stderr io.Writer) int {
 		return exitOK
 	case errors.As(err, &exit):
 		return exit.code
-	case errors.As(err, &usage), errors.As(err, &setting):
+	case errors.As(err, &setting):
+		for _, line := range setting.Lines {
+			fmt.Fprintf(stderr, "farlog: %s\n", plain(strings.Join(strings.Fields(line), " ")))
+		}
+		return exitUsage
+	case errors.As(err, &usage):
 		fmt.Fprintf(stderr, "farlog: %s\n", oneLine(err))
 		return exitUsage
 	default:

@@ -43,10 +43,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		return exitOK
 	}
+	var setting *config.Error
+	if errors.As(err, &setting) {
+		for _, line := range setting.Lines {
+			fmt.Fprintf(stderr, "farlogd: %s\n", strings.Join(strings.Fields(line), " "))
+		}
+		return exitUsage
+	}
 	fmt.Fprintf(stderr, "farlogd: %s\n", oneLine(err))
 	var usage *usageError
-	var setting *config.Error
-	if errors.As(err, &usage) || errors.As(err, &setting) {
+	if errors.As(err, &usage) {
 		return exitUsage
 	}
 	return exitFailure

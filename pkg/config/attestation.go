@@ -209,3 +209,11 @@ func orNone(list []string) string {
 	}
 	return strings.Join(list, ", ")
 }
+
+// notRead says of a file why it was not read, by line and column where it is no YAML.
+func notRead(raw []byte, err error) string {
+	if mistake := Syntax(raw); mistake != nil {
+		return mistake.Error()
+	}
+	return strings.Join(strings.Fields(err.Error()), " ")
+}

@@ -1,8 +1,8 @@
 // Package config reads the settings of a program. One setting has one name in three spellings: `flush.timeout` in
 // the YAML file, FARLOG_FLUSH_TIMEOUT in the environment, --flush-timeout on the command line. The command line wins
 // over the environment, the environment over the file, the file over the default. Everything is validated before
-// anything is opened, and every error is one line that names the setting, where it came from, its value and what was
-// expected.
+// anything is opened, and all mistakes are reported at once: each is one line that names the setting, where it came
+// from, its value and what was expected.
 package config
 
 import (
@@ -14,20 +14,21 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-	"sigs.k8s.io/yaml"
-
-	"github.com/farlog/farlog/pkg/safefile"
 )
 
 // environmentPrefix starts the environment spelling of every setting.
 const environmentPrefix = "FARLOG_"
 
-// Error is a setting that cannot be used: a mistake of the user, not of the world.
-type Error struct{ text string }
+// Error is a setting that cannot be used, or several: a mistake of the user, not of the world.
+type Error struct {
+	Lines []string // one for each mistake
+}
 
-func (e *Error) Error() string { return e.text }
+func (e *Error) Error() string { return strings.Join(e.Lines, "\n") }
 
-func errorf(format string, args ...any) error { return &Error{text: fmt.Sprintf(format, args...)} }
+func errorf(format string, args ...any) error {
+	return &Error{Lines: []string{fmt.Sprintf(format, args...)}}
+}
 
 // Set is the settings of one program, each bound to a flag. Use: declare all of them, let pflag parse the command
 // line, then call Load once.
@@ -37,10 +38,12 @@ type Set struct {
 }
 
 type setting struct {
-	name   string // dotted
-	flag   *pflag.Flag
-	check  func() error
-	source string // where its value is from, and the value, as an error calls them; once it is loaded
+	name  string // dotted
+	flag  *pflag.Flag
+	check func() error
+	// Once it is loaded: where its value is from, and the value, as an error calls them.
+	source   string
+	isOfFile bool
 }
 
 // New makes an empty Set whose settings become flags of flags.
@@ -83,21 +86,43 @@ func (s *Set) Size(target *uint64, name string, value uint64, usage string, chec
 }
 
 // Load reads the environment and the file (path "" = none) into the settings that the command line left alone, then
-// validates all of them. lookup is os.LookupEnv outside tests.
+// validates all of them. An error is of type *Error and has every mistake: those of the file in its order, then the
+// others. lookup is os.LookupEnv outside tests.
 func (s *Set) Load(path string, lookup func(string) (string, bool)) error {
-	file, err := s.readFile(path)
+	file, mistakes, err := s.readFile(path)
 	if err != nil {
 		return err
 	}
+	var elsewhere []string
 	for _, name := range s.names() {
-		source, err := s.resolve(s.settings[name], path, file, lookup)
-		if err != nil {
-			return err
+		err := s.load(s.settings[name], path, file, lookup)
+		one, isInFile := file[name]
+		switch {
+		case err == nil:
+		case isInFile && s.settings[name].isOfFile:
+			mistakes = append(mistakes, &Mistake{one.line, one.column, err.Error()})
+		default:
+			elsewhere = append(elsewhere, withoutPassword(err.Error()))
 		}
-		s.settings[name].source = source
-		if err := s.settings[name].check(); err != nil {
-			return errorf("%s", withoutPassword(fmt.Sprintf("%s: %s", source, err)))
-		}
+	}
+	if lines := append(inOrder(path, mistakes), elsewhere...); len(lines) > 0 {
+		return &Error{Lines: lines}
+	}
+	return nil
+}
+
+// load gives one setting the value of its strongest source and checks it.
+func (s *Set) load(one *setting, path string, file map[string]fileValue, lookup func(string) (string, bool)) error {
+	name, err := s.resolve(one, file, lookup)
+	one.source = name
+	if one.isOfFile {
+		one.source = path + ": " + name
+	}
+	if err == nil {
+		err = one.check()
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil
 }
@@ -142,17 +167,17 @@ func (s *Set) names() []string {
 	return names
 }
 
-// resolve takes the value of one setting from the strongest source and returns how to call that source in an error.
-func (s *Set) resolve(one *setting, path string, file map[string]string, lookup func(string) (string, bool),
-) (string, error) {
-	if one.flag.Changed {
-		return fmt.Sprintf("--%s %q", one.flag.Name, asGiven(one.flag.Value)), nil
-	}
-	if value, ok := lookup(EnvironmentName(one.name)); ok {
-		return s.assign(one, EnvironmentName(one.name), value)
-	}
-	if value, ok := file[one.name]; ok {
-		return s.assign(one, path+": "+one.name, value)
+// resolve takes the value of one setting from the strongest source. It returns what an error calls the setting, with
+// its value.
+func (s *Set) resolve(one *setting, file map[string]fileValue, lookup func(string) (string, bool)) (string, error) {
+	if !one.flag.Changed {
+		if value, ok := lookup(EnvironmentName(one.name)); ok {
+			return assign(one, EnvironmentName(one.name), value)
+		}
+		if value, ok := file[one.name]; ok {
+			one.isOfFile = true
+			return assign(one, one.name, value.text)
+		}
 	}
 	return fmt.Sprintf("--%s %q", one.flag.Name, asGiven(one.flag.Value)), nil
 }
@@ -165,65 +190,13 @@ func asGiven(value pflag.Value) string {
 	return value.String()
 }
 
-func (s *Set) assign(one *setting, source, value string) (string, error) {
-	source = fmt.Sprintf("%s %q", source, value)
-	if err := one.flag.Value.Set(value); err != nil {
-		return source, errorf("%s: %s", source, err)
+func assign(one *setting, name, value string) (string, error) {
+	name = fmt.Sprintf("%s %q", name, value)
+	err := one.flag.Value.Set(value)
+	if err != nil && one.flag.Value.Type() == "bool" {
+		err = errors.New("expected true or false")
 	}
-	return source, nil
-}
-
-// readFile flattens a YAML file into dotted names. An unknown key is an error that names the nearest known one: a
-// setting that is silently ignored is worse than a program that does not start.
-func (s *Set) readFile(path string) (map[string]string, error) {
-	if path == "" {
-		return nil, nil
-	}
-	raw, _, err := safefile.Read(path)
-	if err != nil {
-		return nil, errorf("configuration file %q: %s", path, errors.Unwrap(err))
-	}
-	var tree map[string]any
-	if err := yaml.UnmarshalStrict(raw, &tree); err != nil {
-		return nil, errorf("%s: expected YAML of settings: %s", path, notRead(raw, err))
-	}
-	values := make(map[string]string)
-	flatten("", tree, values)
-	for name := range values {
-		if _, ok := s.settings[name]; !ok {
-			return nil, errorf("%s: unknown setting %q%s", path, name, didYouMean(name, s.names()))
-		}
-	}
-	return values, nil
-}
-
-// notRead says of a file why it was not read, by line and column where it is no YAML.
-func notRead(raw []byte, err error) string {
-	if mistake := Syntax(raw); mistake != nil {
-		return mistake.Error()
-	}
-	return strings.Join(strings.Fields(err.Error()), " ")
-}
-
-func flatten(prefix string, tree map[string]any, values map[string]string) {
-	for key, value := range tree {
-		name := prefix + key
-		switch typed := value.(type) {
-		case map[string]any:
-			flatten(name+".", typed, values)
-		case []any:
-			parts := make([]string, len(typed))
-			for i, part := range typed {
-				parts[i] = fmt.Sprint(part)
-			}
-			values[name] = strings.Join(parts, ",")
-		case float64:
-			// YAML numbers arrive as JSON numbers; %v would write 67108864 as 6.7108864e+07.
-			values[name] = strings.TrimSuffix(fmt.Sprintf("%.6f", typed), ".000000")
-		default:
-			values[name] = fmt.Sprint(value)
-		}
-	}
+	return name, err
 }
 
 func runChecks[T any](value T, checks []func(T) error) error {

@@ -106,8 +106,7 @@ func TestLoad_BadInputNamesSettingValueAndExpectation(t *testing.T) {
 		},
 		{name: "duplicate key", file: "quiet: true\nquiet: false\n", want: []string{"farlog.yaml", "quiet"}},
 		{name: "not YAML", file: "\tx", want: []string{
-			"expected YAML",
-			"line 1, column 1: found character that cannot start any token",
+			"farlog.yaml:1:1: expected YAML of settings: found character that cannot start any token",
 		}},
 		{
 			name: "size in environment", env: []string{"FARLOG_SEGMENT_BYTES", "64MB"},

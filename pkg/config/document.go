@@ -20,6 +20,9 @@ func (m *Mistake) Error() string {
 	return fmt.Sprintf("line %d, column %d: %s", m.Line, m.Column, m.Text)
 }
 
+// emptyText is the Text of the mistake that a file has nothing in it but comments.
+const emptyText = "the file is empty"
+
 // Document reads the one document of a YAML file and gives its root. An empty file is a mistake: a file that was cut
 // short, or is just being written, would mean that nothing is declared. So is a second document, which everybody but
 // its writer would overlook.
@@ -29,7 +32,7 @@ func Document(raw []byte) (*yaml.Node, *Mistake) {
 	err := decoder.Decode(&first)
 	switch {
 	case errors.Is(err, io.EOF) || err == nil && len(first.Content) == 0:
-		return nil, &Mistake{1, 1, "the file is empty"}
+		return nil, &Mistake{1, 1, emptyText}
 	case err != nil:
 		return nil, syntaxMistake(raw, err)
 	}
