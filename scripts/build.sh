@@ -8,4 +8,6 @@ bin=${1:-bin}
 scripts/setup.sh build
 mkdir -p "$bin" build
 [ -x "$bin/farlogd" ] || echo "build: compiling $bin/farlog and $bin/farlogd (the first time takes a few minutes)"
-CGO_ENABLED=1 go build -buildmode=pie -o "$bin/" ./cmd/farlog ./cmd/farlogd
+version=$(scripts/version.sh)
+CGO_ENABLED=1 go build -buildmode=pie -ldflags "-X github.com/farlog/farlog/cmd/internal/version.linked=$version" \
+	-o "$bin/" ./cmd/farlog ./cmd/farlogd

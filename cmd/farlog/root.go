@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/farlog/farlog/cmd/internal/reference"
+	"github.com/farlog/farlog/cmd/internal/version"
 	"github.com/farlog/farlog/pkg/config"
 	"github.com/farlog/farlog/pkg/identity"
 )
@@ -48,6 +49,7 @@ func (e *environment) isWide() bool { return e.output == outputWide }
 func newRootCommand(env *environment) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "farlog",
+		Version:       version.Of(),
 		Short:         "A persistent log in remote memory: append, drain, verify, replay",
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -57,6 +59,7 @@ func newRootCommand(env *environment) *cobra.Command {
 	root.SetIn(env.stdin)
 	root.SetOut(env.stdout)
 	root.SetErr(env.stderr)
+	root.InitDefaultVersionFlag()
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageErrorf("%s (%s --help lists the flags)", flagErrorText(err), cmd.CommandPath())
 	})

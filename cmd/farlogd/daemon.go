@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"syscall"
 
@@ -18,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
+	"github.com/farlog/farlog/cmd/internal/version"
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/access"
 	"github.com/farlog/farlog/pkg/identity"
@@ -72,7 +72,7 @@ func newDaemon(s *settings, stdout, stderr io.Writer) *daemon {
 	d := &daemon{
 		settings: s, stdout: stdout, stderr: stderr, controlAddress: s.control, ready: readyFile{path: s.readyFile},
 		logger:   slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level})),
-		registry: metrics.NewRegistry(version()),
+		registry: metrics.NewRegistry(version.Of()),
 	}
 	metrics.NewClock(d.registry, metrics.KernelClock)
 	metrics.NewClockKeeper(d.registry, metrics.AskKeeper())
@@ -342,11 +342,4 @@ func ignoreClosed(err error) error {
 		return nil
 	}
 	return err
-}
-
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "unknown"
 }

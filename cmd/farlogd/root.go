@@ -9,11 +9,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farlog/farlog/cmd/internal/reference"
+	"github.com/farlog/farlog/cmd/internal/version"
 )
 
 func newRootCommand(stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "farlogd",
+		Version:       version.Of(),
 		Short:         "The daemon of farlog: control plane, target, drain, host agent and replica",
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -31,6 +33,7 @@ func newRootCommand(stdout, stderr io.Writer) *cobra.Command {
 	}
 	root.SetOut(stdout)
 	root.SetErr(stderr)
+	root.InitDefaultVersionFlag()
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return &usageError{oneLine(err) + " (" + cmd.CommandPath() + " --help lists the flags)"}
 	})

@@ -14,6 +14,8 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/sdk/resource"
 	"go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/farlog/farlog/cmd/internal/version"
 )
 
 const (
@@ -35,7 +37,7 @@ func (d *daemon) openTraces(ctx context.Context) error {
 	provider := trace.NewTracerProvider(trace.WithBatcher(exporter, trace.WithBatchTimeout(time.Second)),
 		trace.WithResource(resource.NewSchemaless(
 			attribute.String("service.name", "farlogd-"+strings.Join(d.settings.roles, "-")),
-			attribute.String("service.version", version()), attribute.String("host.name", d.settings.hostName))))
+			attribute.String("service.version", version.Of()), attribute.String("host.name", d.settings.hostName))))
 	otel.SetTracerProvider(provider)
 	otel.SetTextMapPropagator(propagation.TraceContext{})
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { d.logger.Debug("spans were dropped", "error", err) }))

@@ -36,7 +36,7 @@ extern "C" {
 
 /* The version of this header. Before 1.0 another minor number may change structures and functions: a program that loads
  * the library at run time compares it with farlog_version, which gives that of the library. */
-#define FARLOG_VERSION "0.1.0"
+#define FARLOG_VERSION "0.2.0"
 FARLOG_API const char *farlog_version(void);
 
 #ifdef __cplusplus

@@ -3,7 +3,7 @@ package io.github.farlog.client;
 
 /** The version of the C header that this client was made from. */
 final class NativeVersion {
-    static final String WANTED = "0.1.0";
+    static final String WANTED = "0.2.0";
 
     private NativeVersion() {
     }
