@@ -94,6 +94,7 @@ func newRootCommand(env *environment) *cobra.Command {
 		newExportCommand(env),
 		newGrantCommand(env),
 		newHostCommand(env),
+		newInitCommand(env),
 		newMergeCommand(env),
 		newAuditCommand(env),
 		newOrderCommand(env),

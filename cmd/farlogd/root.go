@@ -66,12 +66,17 @@ func newRoleCommand(role, short, metricsDefault string, stdout, stderr io.Writer
 		},
 	}
 	s, set, file := declareSettings(cmd.Flags(), role, metricsDefault)
+	isCheck := cmd.Flags().Bool("check", false, "only check the settings: report all mistakes, open nothing")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := set.Load(*file, os.LookupEnv); err != nil {
 			return err
 		}
 		if err := s.complete(); err != nil {
 			return err
+		}
+		if *isCheck {
+			fmt.Fprintf(stderr, "farlogd: settings of %s are valid\n", role)
+			return nil
 		}
 		return newDaemon(s, stdout, stderr).run(cmd.Context())
 	}
