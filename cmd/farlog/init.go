@@ -24,9 +24,9 @@ func newInitCommand(env *environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init NAME...",
 		Short: "Write example configurations to edit: of roles, and of a fabric",
-		Long: `Writes NAME.yaml for each NAME: ` + strings.Join(exampleNames, ", ") + `. Each is valid as it is, and its comments
-say what may be changed. Those of roles are for farlogd NAME --config NAME.yaml, fabric.yaml is for farlog apply. A
-file that is there is left as it is; then nothing is written.`,
+		Long: `Writes NAME.yaml for each NAME: ` + strings.Join(exampleNames, ", ") + `. Each is valid as it
+is, and its comments say what may be changed. Those of roles are for farlogd NAME --config NAME.yaml, fabric.yaml is
+for farlog apply. A file that is there is left as it is; then nothing is written.`,
 		RunE: func(_ *cobra.Command, args []string) error { return writeExamples(env, dir, args) },
 	}
 	cmd.Flags().StringVar(&dir, "dir", ".", "`directory` to write to; it is made if it is not there")
@@ -83,8 +83,8 @@ func writeExample(dir, name string) error {
 
 func exampleError(path string, err error) error {
 	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("file %q: it is there already: expected none, nothing is overwritten; remove it, or give another "+
-			"--dir", path)
+		return fmt.Errorf("file %q: it is there already: expected none, nothing is overwritten; remove it, or give "+
+			"another --dir", path)
 	}
 	return fmt.Errorf("file %q: cannot be written: %w", path, err)
 }
