@@ -15,6 +15,7 @@ import (
 )
 
 type mergeOptions struct {
+	keys                         storeKeys
 	late, ahead                  time.Duration
 	isFollowing, isFinal, isAnew bool
 }
@@ -57,6 +58,7 @@ the store.`,
 		"`duration` to wait for a stream that has no new record")
 	flags.DurationVar(&options.ahead, "ahead", merge.AheadLimitDefault, "how far ahead of this host's clock a "+
 		"record's time may be; a record that is further ahead is marked early, and its time is not used")
+	options.keys.declare(flags)
 	flags.BoolVarP(&options.isFollowing, "follow", "f", false, "follow the store")
 	flags.BoolVar(&options.isFinal, "final", false, "merge all records: every stream is complete")
 	flags.BoolVar(&options.isAnew, "rebuild", false,
@@ -76,7 +78,7 @@ type mergeResult struct {
 }
 
 func runMerge(ctx context.Context, env *environment, path string, options mergeOptions) error {
-	opened, err := openStore(path)
+	opened, err := openStoreWith(path, store.Options{KeyDir: options.keys.of(path)})
 	if err != nil {
 		return err
 	}

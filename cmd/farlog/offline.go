@@ -117,7 +117,9 @@ func openImage(path string) (*record.Image, *os.File, error) {
 }
 
 // openStore opens a store for reading.
-func openStore(path string) (*store.Store, error) {
+func openStore(path string) (*store.Store, error) { return openStoreWith(path, store.Options{}) }
+
+func openStoreWith(path string, options store.Options) (*store.Store, error) {
 	kind, err := detectKind(path)
 	if err != nil {
 		return nil, err
@@ -125,7 +127,7 @@ func openStore(path string) (*store.Store, error) {
 	if kind != kindStore {
 		return nil, fmt.Errorf("%s: a %s: expected a store", path, kind)
 	}
-	return store.Open(path, store.Options{})
+	return store.Open(path, options)
 }
 
 func writeJSON(w io.Writer, value any) error {

@@ -17,6 +17,7 @@ import (
 )
 
 type drainOptions struct {
+	keys         storeKeys
 	stream       string
 	segmentBytes uint64
 	isFollowing  bool
@@ -41,12 +42,15 @@ ring has released is refused: drain into the one that has the rest.`,
 	flags := command.Flags()
 	flags.StringVar(&options.stream, "stream", "", "name in the store; default: that of the ring")
 	flags.Var((*config.SizeValue)(&options.segmentBytes), "segment-size", "of new segments of the store")
+	options.keys.declare(flags)
 	flags.BoolVarP(&options.isFollowing, "follow", "f", false, "go on with what is appended")
 	return command
 }
 
 func runDrain(ctx context.Context, env *environment, uri, dir string, options drainOptions) error {
-	opened, err := store.Open(dir, store.Options{Create: true, SegmentBytes: int64(options.segmentBytes)})
+	opened, err := store.Open(dir, store.Options{
+		Create: true, SegmentBytes: int64(options.segmentBytes), KeyDir: options.keys.of(dir),
+	})
 	if err != nil {
 		return asUsage(err)
 	}

@@ -171,10 +171,11 @@ func newRetentionListCommand(env *environment) *cobra.Command {
 }
 
 func newRetentionApplyCommand(env *environment) *cobra.Command {
-	return &cobra.Command{
+	var keys storeKeys
+	command := &cobra.Command{
 		Use: "apply STORE", Short: "Remove now what may go, in a store that no drain writes", Args: exactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			opened, err := openStore(args[0])
+			opened, err := openStoreWith(args[0], store.Options{KeyDir: keys.of(args[0])})
 			if err != nil {
 				return err
 			}
@@ -185,6 +186,8 @@ func newRetentionApplyCommand(env *environment) *cobra.Command {
 			return printRetention(env, results)
 		},
 	}
+	keys.declare(command.Flags())
+	return command
 }
 
 func printRetention(env *environment, results []retention.Result) error {

@@ -81,12 +81,9 @@ func (d *daemon) openDrain(context.Context) error {
 	if err := d.lockRole(roleDrain); err != nil {
 		return err
 	}
-	opened, err := store.Open(d.settings.storeDir, store.Options{
-		Create:       true,
-		SegmentBytes: int64(d.settings.segmentBytes),
-	})
+	opened, err := openOwnStore(d.settings, d.logger)
 	if err != nil {
-		return fmt.Errorf("open store: %w", err)
+		return err
 	}
 	conn, err := d.dial(identity.KindDrain)
 	if err != nil {

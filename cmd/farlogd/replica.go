@@ -84,12 +84,9 @@ func (d *daemon) openReplica(context.Context) error {
 	if err != nil {
 		return err
 	}
-	opened, err := store.Open(d.settings.storeDir, store.Options{
-		Create:       true,
-		SegmentBytes: int64(d.settings.segmentBytes),
-	})
+	opened, err := openOwnStore(d.settings, d.logger)
 	if err != nil {
-		return errors.Join(fmt.Errorf("open store: %w", err), closeSource())
+		return errors.Join(err, closeSource())
 	}
 	logger := d.logger.With("role", roleReplica)
 	copying := replica.New(replica.Config{

@@ -11,6 +11,7 @@ import (
 
 	"github.com/farlog/farlog/pkg/config"
 	"github.com/farlog/farlog/pkg/control/pattern"
+	"github.com/farlog/farlog/pkg/store"
 )
 
 const (
@@ -73,9 +74,12 @@ type settings struct {
 	auditLevel    string
 	countersDir   string
 	storeDir      string
+	storeKeys     string
 	segmentBytes  uint64
 	batchBytes    uint64
 	pollInterval  time.Duration
+
+	isStoreKeysGiven bool
 
 	verifyInterval time.Duration
 	mergeLate      time.Duration
@@ -109,6 +113,12 @@ func (s *settings) complete() error {
 	}
 	if s.storeDir, err = filepath.Abs(s.storeDir); err != nil {
 		return fmt.Errorf("--store-dir %q: %w", s.storeDir, err)
+	}
+	if s.isStoreKeysGiven = s.storeKeys != ""; !s.isStoreKeysGiven {
+		s.storeKeys = store.KeyDirBeside(s.storeDir)
+	}
+	if s.storeKeys, err = filepath.Abs(s.storeKeys); err != nil {
+		return fmt.Errorf("--store-keys %q: %w", s.storeKeys, err)
 	}
 	if s.hostName == "" {
 		if s.hostName, err = os.Hostname(); err != nil {
@@ -238,11 +248,7 @@ func declareReplica(s *settings, set *config.Set) {
 	set.Duration(&s.replicaPoll, "replica.poll", 200*time.Millisecond,
 		"pause between two polls of a primary store that had nothing new",
 		config.Range(time.Millisecond, time.Hour, time.Duration.String))
-	set.String(&s.storeDir, "store.dir", "", "`directory` of the second store (default: store in --data-dir)")
-	set.Size(&s.segmentBytes, "store.segment", 64<<20, "size of a segment",
-		config.Range(1<<20, uint64(1<<40), config.FormatSize))
-	set.Duration(&s.verifyInterval, "store.verify", 24*time.Hour,
-		"pause between two verifications of the whole store, as farlog verify does it; 0: none", checkVerify)
+	declareStore(s, set)
 }
 
 // emptyOrAddress lets an address be left out.

@@ -109,13 +109,20 @@ func declareHost(s *settings, set *config.Set) {
 		"`DEVICE=USER` or DEVICE=@GROUP, such as /dev/nvme1n1=trading or NQN/1=@desk7; may be repeated")
 }
 
-// declareDrain makes the settings of a drain and its store.
-func declareDrain(s *settings, set *config.Set) {
+// declareStore makes the settings of a store that the daemon writes.
+func declareStore(s *settings, set *config.Set) {
 	set.String(&s.storeDir, "store.dir", "", "`directory` of the store (default: store in --data-dir)")
+	set.String(&s.storeKeys, "store.keys", "", "`directory`, outside of the store, of its signing key; a key that is "+
+		"in the store is moved there (default: keys, beside the store)")
 	set.Size(&s.segmentBytes, "store.segment", 64<<20, "size of a segment",
 		config.Range(1<<20, uint64(1<<40), config.FormatSize))
 	set.Duration(&s.verifyInterval, "store.verify", 24*time.Hour,
 		"pause between two verifications of the whole store, as farlog verify does it; 0: none", checkVerify)
+}
+
+// declareDrain makes the settings of a drain and its store.
+func declareDrain(s *settings, set *config.Set) {
+	declareStore(s, set)
 	set.String(&s.storeServe, "store.serve", "", "`address` at which a replica of another site reads the store "+
 		"(farlogd replica), host:port (default: none)", emptyOrAddress)
 	set.Duration(&s.mergeLate, "merge.late", 0, "also merge the store's streams into one order (farlog merge, "+

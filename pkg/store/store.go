@@ -36,6 +36,8 @@ type Options struct {
 	Create       bool  // make the store when the directory holds none
 	SegmentBytes int64 // size of new segments; 0 = 64 MiB
 	FS           FS    // nil = OS
+	// KeyDir is the directory of the signing key, outside of the store; "" = in the store.
+	KeyDir string
 	// IsSynchronous makes the appender prepare and seal segments itself instead of in the background: a reproducible
 	// order for crash tests.
 	IsSynchronous bool
@@ -81,6 +83,9 @@ func Open(dir string, options Options) (*Store, error) {
 			ErrInvalid, options.SegmentBytes, segmentDataOffset, SegmentBytesMin)
 	}
 	s := &Store{dir: dir, streams: path.Join(dir, streamsName), fsys: options.FS, options: options}
+	if err := s.checkKeyDir(); err != nil {
+		return nil, err
+	}
 	err := s.load()
 	if err == nil && options.Create {
 		err = s.syncDirs()
@@ -215,27 +220,6 @@ func (s *Store) checkOnlyOurs() error {
 	return nil
 }
 
-func (s *Store) createKeys() (ed25519.PublicKey, error) {
-	public, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		return nil, fmt.Errorf("make signing key: %w", err)
-	}
-	privateDER, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		return nil, fmt.Errorf("make signing key: %w", err)
-	}
-	publicDER, err := x509.MarshalPKIXPublicKey(public)
-	if err != nil {
-		return nil, fmt.Errorf("make signing key: %w", err)
-	}
-	privatePEM := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: privateDER})
-	publicPEM := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: publicDER})
-	if err := writeFile(s.fsys, path.Join(s.dir, privateKeyName), privatePEM, 0o600); err != nil {
-		return nil, err
-	}
-	return public, writeFile(s.fsys, path.Join(s.dir, publicKeyName), publicPEM, 0o640)
-}
-
 func (s *Store) createIdentity(public ed25519.PublicKey) error {
 	var uuid record.UUID
 	if _, err := rand.Read(uuid[:]); err != nil {
@@ -250,28 +234,6 @@ func (s *Store) createIdentity(public ed25519.PublicKey) error {
 		return fmt.Errorf("encode store identity: %w", err)
 	}
 	return writeFile(s.fsys, path.Join(s.dir, identityName), append(raw, '\n'), 0o640)
-}
-
-// privateKey reads the signing key; only an appender needs it.
-func (s *Store) privateKey() (ed25519.PrivateKey, error) {
-	name := path.Join(s.dir, privateKeyName)
-	raw, err := readFile(s.fsys, name, 1<<16)
-	if err != nil {
-		return nil, wrap("read signing key", name, err)
-	}
-	block, _ := pem.Decode(raw)
-	if block == nil {
-		return nil, fmt.Errorf("%w: signing key %s is not PEM", ErrInvalid, name)
-	}
-	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
-	if err != nil {
-		return nil, fmt.Errorf("%w: signing key %s: %w", ErrInvalid, name, err)
-	}
-	private, ok := key.(ed25519.PrivateKey)
-	if !ok || !s.key.Equal(private.Public()) {
-		return nil, fmt.Errorf("%w: signing key %s does not belong to this store's public key", ErrInvalid, name)
-	}
-	return private, nil
 }
 
 // ParsePublicKey reads a public key as signing.pub has it, for verifying a store against a key kept elsewhere.

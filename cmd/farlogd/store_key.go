@@ -1,0 +1,31 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+
+	"github.com/farlog/farlog/pkg/store"
+)
+
+// openOwnStore opens the store that a drain or a replica writes, and moves its signing key out of it. A key that could
+// not be moved to where --store-keys says is an error; one that is in a store of before, whose owner has chosen no
+// place, stays there with a warning at each start.
+func openOwnStore(s *settings, logger *slog.Logger) (*store.Store, error) {
+	opened, err := store.Open(s.storeDir, store.Options{
+		Create: true, SegmentBytes: int64(s.segmentBytes), KeyDir: s.storeKeys,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	isMoved, err := opened.MoveKey()
+	switch {
+	case err != nil && s.isStoreKeysGiven:
+		return nil, fmt.Errorf("--store-keys: %w", err)
+	case err != nil:
+		logger.Warn("the signing key is in the store: who has a copy of the store can sign for it; give a directory "+
+			"outside of it with --store-keys", "store", opened.Dir(), "error", oneLine(err))
+	case isMoved:
+		logger.Info("the signing key was moved out of the store", "store", opened.Dir(), "to", s.storeKeys)
+	}
+	return opened, opened.CheckKey()
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"bytes"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/farlog/farlog/pkg/store"
+)
+
+// A key that cannot leave a store of before is an error where the operator has said where it belongs, and else a
+// warning at each start.
+func TestOpenOwnStore_KeyThatCannotBeMoved(t *testing.T) {
+	dir := t.TempDir()
+	s := &settings{storeDir: filepath.Join(dir, "store"), storeKeys: filepath.Join(dir, "keys"), segmentBytes: 1 << 20}
+	if _, err := store.Open(s.storeDir, store.Options{Create: true}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(s.storeKeys, nil, 0o600); err != nil { // no directory
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	for range 2 {
+		log.Reset()
+		if opened, err := openOwnStore(s, logger); err != nil || opened.CheckKey() != nil {
+			t.Fatalf("by default: %v", err)
+		}
+		if !strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), "--store-keys") {
+			t.Errorf("log %q", log.String())
+		}
+	}
+	s.isStoreKeysGiven = true
+	if _, err := openOwnStore(s, logger); err == nil || !strings.Contains(err.Error(), "--store-keys") {
+		t.Errorf("as it was said: %v", err)
+	}
+}
+
+// The key leaves the store; a drain that has none does not start.
+func TestOpenOwnStore_MovesTheKey(t *testing.T) {
+	dir := t.TempDir()
+	s := &settings{storeDir: filepath.Join(dir, "store"), storeKeys: filepath.Join(dir, "keys"), segmentBytes: 1 << 20}
+	if _, err := store.Open(s.storeDir, store.Options{Create: true}); err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	opened, err := openOwnStore(s, slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := filepath.Join(s.storeKeys, store.KeyID(opened.PublicKey())+".key")
+	if _, err := os.Stat(key); err != nil || !strings.Contains(log.String(), "moved out of the store") {
+		t.Errorf("%v, log %q", err, log.String())
+	}
+	if _, err := os.Stat(filepath.Join(s.storeDir, "signing.key")); !os.IsNotExist(err) {
+		t.Errorf("the key is in the store still: %v", err)
+	}
+	if err := os.Remove(key); err != nil {
+		t.Fatal(err)
+	}
+	_, err = openOwnStore(s, slog.New(slog.DiscardHandler))
+	if err == nil || !strings.Contains(err.Error(), key) || !strings.Contains(err.Error(), fs.ErrNotExist.Error()) {
+		t.Errorf("without a key: %v", err)
+	}
+}
