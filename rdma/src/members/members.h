@@ -242,7 +242,8 @@ void members_write(
 /* members_evict -- a member has failed: its thread closes and reopens it. The caller holds is_busy. */
 void members_evict(struct region_members *whole, struct member *member);
 
-/* members_hint -- store a hint in an active member, not above its durable_lsn. The caller holds is_busy. */
+/* members_hint -- store a hint in an active member that knows the epoch, not above its durable_lsn. The caller holds
+ * is_busy. */
 void members_hint(const struct region_members *whole, struct member *member, uint64_t off);
 
 /* members_update_credit -- from the members' heads. is_urgent: the writer waits for space, and takes it from a late

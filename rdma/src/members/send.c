@@ -212,6 +212,8 @@ void members_hint(const struct region_members *whole, struct member *member, uin
 	uint64_t value = members_word(whole, off);
 	uint64_t lsn = value < member->durable_lsn ? value : member->durable_lsn;
 
+	if (!member->knows_epoch)
+		return; /* a former writer may still put its own records there: the member would seem to have lost these */
 	if (off == LAYOUT_DURABLE_HINT_OFF)
 		member->hinted_lsn = lsn;
 	member->region->ops->data.store_word(member->region, off, lsn);

@@ -308,6 +308,8 @@ static int fault_lock(struct region *region, enum region_role role)
 	pthread_mutex_lock(&fault_mutex);
 	let_come_first(fault->memory);
 	result = is_gone(fault) ? FARLOG_IO : take_lock(fault, role);
+	if (result == FARLOG_OK && role == REGION_ROLE_WRITER)
+		fault_admit(fault);
 	pthread_mutex_unlock(&fault_mutex);
 	return result;
 }
@@ -419,6 +421,7 @@ int region_fault_open(const char *text, const struct uri *uri, const struct regi
 	fault->generation = memory->generation;
 	fault->drain_generation = memory->drain_generation;
 	fault->is_drain = how->role == REGION_ROLE_DRAIN;
+	fault->client_id = how->client_id;
 	fault->region.ops = &fault_ops;
 	fault->region.caps = (struct region_caps){.is_spinning = true, .hint_interval_ns = REGION_HINT_STORE_NS};
 	fault->region.base = (const uint8_t *)memory->visible;

@@ -48,8 +48,9 @@ FARLOG_API void farlog_fault_kill_drain(const char *name);
 FARLOG_API void farlog_fault_expose(const char *name);
 
 /* farlog_fault_set_remote -- records are sent to this memory across a network: they land when their persist is
- * complete; those of a handle that has died land later, or never. farlog_fault_exorcise -- they have landed or never
- * will: what a target knows when it has torn a connection down. */
+ * complete; those of a handle that has died land later, or never, but none behind the lock that another client gets as
+ * a writer: a target tears the former connection down before it admits another. farlog_fault_exorcise -- they have
+ * landed or never will: what a target knows then. */
 FARLOG_API void farlog_fault_set_remote(const char *name, int is_remote);
 FARLOG_API void farlog_fault_exorcise(const char *name);
 

@@ -28,6 +28,7 @@ struct fault_parcel {
 	struct fault_parcel *next;
 	uint64_t off;
 	uint64_t len;
+	uint64_t client_id; /* who sent them */
 	uint8_t bytes[];
 };
 
@@ -78,6 +79,7 @@ struct region_fault {
 	uint64_t generation;
 	uint64_t drain_generation;
 	bool is_drain;
+	uint64_t client_id; /* of region_options */
 	uint64_t tag_asked;
 	uint64_t order_asked;
 	unsigned span_count;
@@ -96,11 +98,13 @@ void fault_put_words(struct fault_memory *memory, uint64_t writer, uint64_t off,
 
 /* fault_queue -- a write to memory across a network: it lands when its persist is complete. fault_land -- now.
  * fault_leave_behind -- the handle dies: what it sent lands later, or never. fault_haunt -- at every operation: perhaps
- * now. The mutex is held. */
+ * now. fault_admit -- a writer gets its lock: what dead handles of other clients have sent has landed, or never does.
+ * The mutex is held. */
 void fault_queue(struct region_fault *fault, uint64_t off, const void *src, uint64_t len);
 void fault_land(struct region_fault *fault);
 void fault_leave_behind(struct region_fault *fault);
 void fault_haunt(struct fault_memory *memory);
+void fault_admit(struct region_fault *fault);
 void fault_forget_ghosts(struct fault_memory *memory);
 int fault_abort_persist(struct region *region) FARLOG_MUST_CHECK;
 

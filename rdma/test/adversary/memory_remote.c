@@ -15,7 +15,7 @@ void fault_queue(struct region_fault *fault, uint64_t off, const void *src, uint
 
 	if (parcel == NULL)
 		abort();
-	*parcel = (struct fault_parcel){.off = off, .len = len};
+	*parcel = (struct fault_parcel){.off = off, .len = len, .client_id = fault->client_id};
 	memcpy(parcel->bytes, src, len);
 	while (*last != NULL)
 		last = &(*last)->next;
@@ -45,14 +45,18 @@ void fault_haunt(struct fault_memory *memory)
 		land_first(memory, &memory->ghosts);
 }
 
+static void drop_first(struct fault_parcel **chain)
+{
+	struct fault_parcel *parcel = *chain;
+
+	*chain = parcel->next;
+	free(parcel);
+}
+
 static void drop(struct fault_parcel **chain)
 {
-	while (*chain != NULL) {
-		struct fault_parcel *parcel = *chain;
-
-		*chain = parcel->next;
-		free(parcel);
-	}
+	while (*chain != NULL)
+		drop_first(chain);
 }
 
 void fault_leave_behind(struct region_fault *fault)
@@ -114,15 +118,35 @@ void farlog_fault_set_slowness(const char *name, unsigned of_256)
 	pthread_mutex_unlock(&fault_mutex);
 }
 
+/* end_ghosts -- they land now or never, but for those of one client; UINT64_MAX: all. */
+static void end_ghosts(struct fault_memory *memory, uint64_t kept_client_id)
+{
+	struct fault_parcel **link = &memory->ghosts;
+	bool is_landing = true;
+
+	while (*link != NULL) {
+		if ((*link)->client_id == kept_client_id) {
+			link = &(*link)->next;
+			continue;
+		}
+		is_landing = is_landing && fault_draw(memory) % 2 == 0;
+		if (is_landing)
+			land_first(memory, link);
+		else
+			drop_first(link);
+	}
+}
+
+void fault_admit(struct region_fault *fault)
+{
+	end_ghosts(fault->memory, fault->client_id);
+	fault->memory->torn_generation = fault->memory->generation;
+}
+
 void farlog_fault_exorcise(const char *name)
 {
-	struct fault_memory *memory;
-
 	pthread_mutex_lock(&fault_mutex);
-	memory = fault_find(name);
-	while (memory->ghosts != NULL && fault_draw(memory) % 2 == 0)
-		land_first(memory, &memory->ghosts);
-	drop(&memory->ghosts);
+	end_ghosts(fault_find(name), UINT64_MAX);
 	pthread_mutex_unlock(&fault_mutex);
 }
 

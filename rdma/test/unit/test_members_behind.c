@@ -20,6 +20,7 @@
 #define WHOLE "members:2 fault:behind-1 fault:behind-2 fault:behind-3"
 #define BLOCKS "behind-blocks"
 #define OF_256_SLOW 253u
+#define OF_256_JOINING 200u /* some appends are confirmed there before the one that it waits for */
 #define ROUNDS 20u
 #define MOMENTS_LEAST 6u /* its superblock and fence, the reservation, and both again */
 #define REST_NS 200000000u
@@ -296,7 +297,64 @@ static void join__successor_comes_meanwhile(void **state)
 	}
 }
 
+/* lose_connections -- of the writer that a member has now. */
+static void lose_connections(unsigned first, unsigned end)
+{
+	for (unsigned i = first; i < end; i++)
+		farlog_fault_kill_writer(names[i]);
+}
+
+/* hint__not_where_the_epoch_is_unknown -- a member that was away at a takeover is sent records of the new epoch, and
+ * its connection breaks before the epoch is stored there. The former writer then puts a record of its own in their
+ * place. The member has not lost what it once confirmed: with one other member it is enough to open the stream. */
+static void hint__not_where_the_epoch_is_unknown(void **state)
+{
+	struct farlog_error error = {0};
+	struct farlog_position position;
+	const struct member *behind;
+	farlog_writer *former;
+	farlog_writer *next;
+	uint64_t hint_lsn;
+
+	(void)state;
+	make_members();
+	members_are_tended = true;
+	former = open_members();
+	assert_int_equal(unit_append(former, 100, 1, &position), FARLOG_OK);
+	farlog_fault_set_away(names[SLOW], 1);
+	lose_connections(0, SLOW);
+	next = open_members();
+	next->hint_interval_ticks = 0; /* with each append */
+	assert_int_equal(farlog_submit(former, &(struct farlog_entry){.data = "late", .len = 4}, &position), FARLOG_OK);
+	farlog_fault_set_away(names[SLOW], 0);
+	hint_lsn = hinted_of(uris[SLOW]);
+
+	farlog_fault_set_slowness(names[SLOW], OF_256_JOINING);
+	members_tend(next->region);
+	behind = &members_of(next->region)->members[SLOW];
+	for (unsigned i = 0; i < ROUNDS && behind->durable_lsn <= hint_lsn; i++)
+		assert_int_equal(unit_append(next, 100, 2, &position), FARLOG_OK);
+	assert_int_equal(unit_append(next, 100, 2, &position), FARLOG_OK); /* which stores hints first */
+	assert_true(behind->durable_lsn > hint_lsn);
+	assert_false(behind->knows_epoch);
+	farlog_fault_set_slowness(names[SLOW], 0);
+	lose_connections(SLOW, COUNT);
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		members_tend(former->region);
+		assert_int_equal(former->region->ops->data.poll(former->region), FARLOG_OK);
+	}
+	farlog_writer_close(former);
+	farlog_writer_close(next);
+
+	farlog_fault_set_away(names[0], 1);
+	if (farlog_writer_open(WHOLE, CONFIG(.deadline_ns = WAIT_NS), &next, &error) != FARLOG_OK)
+		fail_msg("%s", error.text);
+	assert_int_equal(farlog_writer_close(next), FARLOG_OK);
+	members_are_tended = false;
+}
+
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(hint__not_where_the_epoch_is_unknown),
 	cmocka_unit_test(join__takes_nothing_from_a_successor),
 	cmocka_unit_test(join__successor_comes_meanwhile),
 	cmocka_unit_test(join__blocks_that_failed),
