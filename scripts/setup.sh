@@ -17,7 +17,8 @@
 #   proto   what pkg/api/v1/generate.sh needs: Python with venv
 #   format  what scripts/format.sh needs: Python with venv, which fetches clang-format
 #   docs    what scripts/docs.sh needs: Python with venv, which fetches mkdocs
-#   pages   what the commands of docs/tutorials and docs/how-to use: ip, curl
+#   hsm     SoftHSM and OpenSC, by which tests sign over PKCS#11
+#   pages   what the commands of docs/tutorials and docs/how-to use: ip, curl, and those of hsm
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -200,10 +201,11 @@ for part in "$@"; do
 	model) need spin spin ;;
 	strace) need strace strace ;;
 	static) need clang-tidy clang-tidy ;;
-	pages) need ip iproute2 && need curl curl ;;
+	hsm) need softhsm2-util softhsm2 && need pkcs11-tool opensc ;;
+	pages) need ip iproute2 && need curl curl && need softhsm2-util softhsm2 && need pkcs11-tool opensc ;;
 	proto | format | docs) need python3 python3 && need_file '/usr/lib/python3*/ensurepip' python3-venv ;;
 	*) die "unknown part \"$part\"; expected build, ctest, shm, java, net, prometheus, chrony, vm, model, strace," \
-		"static, proto, format, docs or pages" ;;
+		"static, proto, format, docs, hsm or pages" ;;
 	esac
 done
 install_missing

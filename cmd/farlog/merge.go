@@ -78,7 +78,7 @@ type mergeResult struct {
 }
 
 func runMerge(ctx context.Context, env *environment, path string, options mergeOptions) error {
-	opened, err := openStoreWith(path, store.Options{KeyDir: options.keys.of(path)})
+	opened, err := openSigningStore(path, &options.keys)
 	if err != nil {
 		return err
 	}

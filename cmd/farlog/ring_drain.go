@@ -48,9 +48,14 @@ ring has released is refused: drain into the one that has the rest.`,
 }
 
 func runDrain(ctx context.Context, env *environment, uri, dir string, options drainOptions) error {
-	opened, err := store.Open(dir, store.Options{
-		Create: true, SegmentBytes: int64(options.segmentBytes), KeyDir: options.keys.of(dir),
-	})
+	with, err := options.keys.options(dir, store.Options{Create: true, SegmentBytes: int64(options.segmentBytes)})
+	if err != nil {
+		return err
+	}
+	opened, err := store.Open(dir, with)
+	if err == nil {
+		err = opened.CheckKey()
+	}
 	if err != nil {
 		return asUsage(err)
 	}

@@ -175,7 +175,7 @@ func newRetentionApplyCommand(env *environment) *cobra.Command {
 	command := &cobra.Command{
 		Use: "apply STORE", Short: "Remove now what may go, in a store that no drain writes", Args: exactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			opened, err := openStoreWith(args[0], store.Options{KeyDir: keys.of(args[0])})
+			opened, err := openSigningStore(args[0], &keys)
 			if err != nil {
 				return err
 			}

@@ -52,6 +52,7 @@ type drainRole struct {
 	metrics  *metrics.Drain
 	scrub    *scrub
 	merging  *merging
+	signing  *signingNote
 	logger   *slog.Logger
 	path     string        // of the file with the last assignments
 	sayAgain time.Duration // as drainSayAgain
@@ -102,6 +103,7 @@ func (d *daemon) openDrain(context.Context) error {
 	role.metrics = metrics.NewDrain(d.registry, role.samples)
 	role.scrub = &scrub{store: opened, interval: d.settings.verifyInterval, logger: role.logger}
 	metrics.NewStore(d.registry, role.scrub.sample)
+	role.signing = &signingNote{store: opened, logger: role.logger}
 	role.merging = &merging{store: opened, late: d.settings.mergeLate, logger: role.logger}
 	metrics.NewMerge(d.registry, role.merging.sample)
 	metrics.NewAgent(d.registry, roleDrain, role.isConnected.Load)
@@ -295,6 +297,7 @@ func (r *drainRole) report(ctx context.Context) {
 		cancel()
 		r.isConnected.Store(err == nil)
 		r.link.note(err)
+		r.signing.look()
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -305,9 +308,13 @@ func (r *drainRole) report(ctx context.Context) {
 
 func (r *drainRole) state() *api.DrainState {
 	state := &api.DrainState{Agent: r.self(), ReportTime: timestamppb.Now(), StoreDir: r.store.Dir()}
+	unsigned := ""
+	if err := r.store.SigningFailure(); err != nil {
+		unsigned = oneLine(err)
+	}
 	for _, worker := range r.list() {
 		progress, failure := worker.snapshot()
-		failure = cmp.Or(failure, progress.Suspect, progress.ForgedText)
+		failure = cmp.Or(failure, progress.Suspect, progress.ForgedText, unsigned)
 		state.Progress = append(state.Progress, &api.DrainProgress{
 			Stream: worker.assignment.Stream, RingUuid: worker.assignment.RingUuid,
 			StoredLsn: progress.StoredLSN, HeadLsn: progress.HeadLSN, Records: progress.Records, Bytes: progress.Bytes,
@@ -335,7 +342,7 @@ func (r *drainRole) samples() []metrics.DrainSample {
 }
 
 func (r *drainRole) healthy() error {
-	errs := []error{r.merging.healthy(), r.link.healthy()}
+	errs := []error{r.merging.healthy(), r.link.healthy(), r.store.SigningFailure()}
 	for _, worker := range r.list() {
 		if _, failure := worker.snapshot(); failure != "" {
 			errs = append(errs, fmt.Errorf("drain of stream %s: %s", worker.assignment.Stream, failure))

@@ -91,6 +91,7 @@ func (s *scrub) sample() metrics.StoreSample {
 	sample := s.last
 	sample.Damaged = maps.Clone(sample.Damaged)
 	s.mutex.Unlock()
+	sample.IsSigningFailing = s.store.SigningFailure() != nil
 	var disk unix.Statfs_t
 	if err := unix.Statfs(s.store.Dir(), &disk); err == nil {
 		sample.FreeBytes = disk.Bavail * uint64(disk.Bsize)

@@ -75,9 +75,13 @@ type settings struct {
 	countersDir   string
 	storeDir      string
 	storeKeys     string
-	segmentBytes  uint64
-	batchBytes    uint64
-	pollInterval  time.Duration
+
+	signingCommand string
+	signingPublic  string
+
+	segmentBytes uint64
+	batchBytes   uint64
+	pollInterval time.Duration
 
 	isStoreKeysGiven bool
 

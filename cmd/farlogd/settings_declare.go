@@ -109,11 +109,21 @@ func declareHost(s *settings, set *config.Set) {
 		"`DEVICE=USER` or DEVICE=@GROUP, such as /dev/nvme1n1=trading or NQN/1=@desk7; may be repeated")
 }
 
+// declareKeys makes the settings of the key that signs for a store.
+func declareKeys(s *settings, set *config.Set) {
+	set.String(&s.storeKeys, "store.keys", "", "`directory`, outside of the store, of its signing key; a key that is "+
+		"in the store is moved there (default: keys, beside the store)")
+	set.String(&s.signingCommand, "signing.command", "", "`command` that signs in place of a key in --store-keys: a "+
+		"line for /bin/sh, which gets the bytes to sign on standard input and answers the 64 bytes of an Ed25519 "+
+		"signature on standard output within 5 s")
+	set.String(&s.signingPublic, "signing.public", "", "PEM `file` with the public key of --signing-command: a new "+
+		"store needs it")
+}
+
 // declareStore makes the settings of a store that the daemon writes.
 func declareStore(s *settings, set *config.Set) {
 	set.String(&s.storeDir, "store.dir", "", "`directory` of the store (default: store in --data-dir)")
-	set.String(&s.storeKeys, "store.keys", "", "`directory`, outside of the store, of its signing key; a key that is "+
-		"in the store is moved there (default: keys, beside the store)")
+	declareKeys(s, set)
 	set.Size(&s.segmentBytes, "store.segment", 64<<20, "size of a segment",
 		config.Range(1<<20, uint64(1<<40), config.FormatSize))
 	set.Duration(&s.verifyInterval, "store.verify", 24*time.Hour,

@@ -1,9 +1,12 @@
+//go:build cgo
+
 package main
 
 import (
 	"fmt"
 	"log/slog"
 
+	"github.com/farlog/farlog/pkg/signing"
 	"github.com/farlog/farlog/pkg/store"
 )
 
@@ -11,9 +14,15 @@ import (
 // not be moved to where --store-keys says is an error; one that is in a store of before, whose owner has chosen no
 // place, stays there with a warning at each start.
 func openOwnStore(s *settings, logger *slog.Logger) (*store.Store, error) {
-	opened, err := store.Open(s.storeDir, store.Options{
-		Create: true, SegmentBytes: int64(s.segmentBytes), KeyDir: s.storeKeys,
-	})
+	options := store.Options{Create: true, SegmentBytes: int64(s.segmentBytes), KeyDir: s.storeKeys}
+	if s.signingCommand != "" {
+		command, err := signing.OpenCommand(s.signingCommand, s.signingPublic)
+		if err != nil {
+			return nil, fmt.Errorf("--signing-public: %w", err)
+		}
+		options.Signer = command
+	}
+	opened, err := store.Open(s.storeDir, options)
 	if err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
@@ -28,4 +37,26 @@ func openOwnStore(s *settings, logger *slog.Logger) (*store.Store, error) {
 		logger.Info("the signing key was moved out of the store", "store", opened.Dir(), "to", s.storeKeys)
 	}
 	return opened, opened.CheckKey()
+}
+
+// signingNote logs that nothing can be signed, and that it can again.
+type signingNote struct {
+	store  *store.Store
+	logger *slog.Logger
+	said   string
+}
+
+func (n *signingNote) look() {
+	text := ""
+	if err := n.store.SigningFailure(); err != nil {
+		text = oneLine(err)
+	}
+	switch {
+	case text == n.said:
+	case text == "":
+		n.logger.Info("signing goes on", "store", n.store.Dir())
+	default:
+		n.logger.Error("signing failed: segments grow until it succeeds, and are not sealed", "error", text)
+	}
+	n.said = text
 }

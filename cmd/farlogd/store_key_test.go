@@ -1,13 +1,18 @@
+//go:build cgo
+
 package main
 
 import (
 	"bytes"
+	"crypto/ed25519"
+	"errors"
 	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/farlog/farlog/pkg/store"
 )
@@ -65,5 +70,46 @@ func TestOpenOwnStore_MovesTheKey(t *testing.T) {
 	_, err = openOwnStore(s, slog.New(slog.DiscardHandler))
 	if err == nil || !strings.Contains(err.Error(), key) || !strings.Contains(err.Error(), fs.ErrNotExist.Error()) {
 		t.Errorf("without a key: %v", err)
+	}
+}
+
+// mute is a signer that answers when a test lets it.
+type mute struct {
+	ed25519.PrivateKey
+	err error
+}
+
+func (m *mute) Public() ed25519.PublicKey { return m.PrivateKey.Public().(ed25519.PublicKey) }
+func (m *mute) Sign(statement []byte) ([]byte, error) {
+	return ed25519.Sign(m.PrivateKey, statement), m.err
+}
+
+// The log names the signer's failure once, and its end; the metric has it meanwhile.
+func TestSigningNote_FailureAndItsEnd(t *testing.T) {
+	signer := &mute{PrivateKey: ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)), err: errors.New("no such slot")}
+	now := time.Unix(1_700_000_000, 0)
+	opened, err := store.Open(filepath.Join(t.TempDir(), "store"), store.Options{
+		Create: true, Signer: signer, Now: func() time.Time { return now },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	note := &signingNote{store: opened, logger: slog.New(slog.NewTextHandler(&log, nil))}
+	scrubbing := &scrub{store: opened}
+	for range 2 {
+		_, _ = opened.Sign([]byte("statement"))
+		note.look()
+	}
+	if strings.Count(log.String(), "no such slot") != 1 || !scrubbing.sample().IsSigningFailing {
+		t.Errorf("log %q, metric %v", log.String(), scrubbing.sample().IsSigningFailing)
+	}
+	signer.err, now = nil, now.Add(time.Minute)
+	if _, err := opened.Sign([]byte("statement")); err != nil {
+		t.Fatal(err)
+	}
+	note.look()
+	if !strings.Contains(log.String(), "signing goes on") || scrubbing.sample().IsSigningFailing {
+		t.Errorf("log %q, metric %v", log.String(), scrubbing.sample().IsSigningFailing)
 	}
 }

@@ -50,7 +50,7 @@ func fullRegistry() *prometheus.Registry {
 	NewStore(registry, func() StoreSample {
 		return StoreSample{
 			FreeBytes: 1 << 30, Verified: time.Unix(1700000000, 5e8), Took: 2 * time.Second,
-			Damaged: map[string]bool{"a": true},
+			Damaged: map[string]bool{"a": true}, IsSigningFailing: true,
 		}
 	})
 	NewMerge(registry, func() (MergeSample, bool) {
@@ -122,7 +122,8 @@ func TestServer_MetricsAreParsedAndLinted(t *testing.T) {
 		"farlog_writer_clock_known": 1,
 		"farlog_drain_gap":          0, "farlog_store_free_bytes": 1 << 30,
 		"farlog_store_verify_timestamp_seconds": 1700000000.5, "farlog_store_verify_failed": 1,
-		"farlog_merge_records_total": 12, "farlog_merge_late_total": 2, "farlog_merge_absent_streams": 1,
+		"farlog_store_signing_failing": 1,
+		"farlog_merge_records_total":   12, "farlog_merge_late_total": 2, "farlog_merge_absent_streams": 1,
 		"farlog_merge_failing":         1,
 		"farlog_replica_records_total": 5, "farlog_replica_lag_bytes": 256, "farlog_replica_lag_seconds": 3,
 		"farlog_replica_source_up": 1, "farlog_writer_append_max_seconds": 8.7,

@@ -2,7 +2,6 @@ package store
 
 import (
 	"bytes"
-	"crypto/ed25519"
 	"crypto/sha256"
 	"fmt"
 	"hash"
@@ -21,7 +20,6 @@ type Appender struct {
 	store  *Store
 	dir    streamDir
 	source Source
-	key    ed25519.PrivateKey
 	lock   io.Closer
 	base   *Base // as it was when the stream was opened; nil: it begins with its first segment
 
@@ -95,15 +93,10 @@ func (a *Appender) Append(batch []byte) (stored, duplicates int, err error) {
 	if err != nil {
 		return 0, duplicates, err
 	}
-	err = a.moveTail()
-	switch {
-	case err != nil:
-	case p.isRoll:
-		err = a.roll(p.first, len(fresh))
-	default:
-		err = a.renewHeader(p.first)
+	if err := a.moveTail(); err != nil {
+		return 0, duplicates, err
 	}
-	if err != nil {
+	if p, err = a.makePlace(p, fresh); err != nil {
 		return 0, duplicates, err
 	}
 	if p.isFillSoiled {
@@ -131,6 +124,7 @@ func (a *Appender) Sync() error {
 			return err
 		}
 	}
+	a.sealAgain()
 	return a.checkPlace()
 }
 
@@ -177,6 +171,20 @@ func (a *Appender) usable() error {
 		return fmt.Errorf("%w: %s: %w", ErrBroken, a.dir.path, a.broken)
 	}
 	return nil
+}
+
+// makePlace begins the segment that a batch needs, or makes the active one larger, and gives the plan for that.
+func (a *Appender) makePlace(p plan, fresh []byte) (plan, error) {
+	if p.isRoll {
+		isGrown, err := a.roll(p.first, len(fresh))
+		if err != nil || !isGrown {
+			return p, err
+		}
+		if p, err = a.plan(fresh, false); err != nil {
+			return p, err
+		}
+	}
+	return p, a.renewHeader(p.first)
 }
 
 // dropStored cuts the records off the front of a batch that the stream already has.

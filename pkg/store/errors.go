@@ -25,6 +25,9 @@ var (
 	ErrOutOfOrder = errors.New("batch does not continue the stream")
 	// ErrTooLarge: a batch is larger than a segment.
 	ErrTooLarge = errors.New("batch is larger than a segment")
+	// ErrSigning: what is to be signed could not be. Nothing was accepted; the same call succeeds when the signer
+	// answers again.
+	ErrSigning = errors.New("cannot sign for the store")
 	// ErrInvalid: an argument is out of range.
 	ErrInvalid = errors.New("invalid argument")
 	// ErrClosed: the appender is closed.

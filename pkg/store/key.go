@@ -48,8 +48,16 @@ func (s *Store) keyDir() string { return path.Clean(cmp.Or(s.options.KeyDir, s.d
 
 func (s *Store) insideKeyName() string { return path.Join(s.dir, privateKeyName) }
 
-// CheckKey reports whether this process can sign for the store.
+// CheckKey reports whether this process has the key that signs for the store, or a signer that says so: no signature
+// is made. Errors: ErrInvalid (it is another one), fs.ErrNotExist, or of the file system.
 func (s *Store) CheckKey() error {
+	if signer := s.options.Signer; signer != nil {
+		if public := signer.Public(); public != nil && !s.key.Equal(public) {
+			return fmt.Errorf("%w: the signer has key %s, expected key %s of store %s", ErrInvalid, KeyID(public),
+				KeyID(s.key), s.dir)
+		}
+		return nil
+	}
 	_, err := s.privateKey()
 	return err
 }
@@ -101,7 +109,7 @@ func (s *Store) readKey(name string, public ed25519.PublicKey) (ed25519.PrivateK
 // move; then nothing says that there is a key: CheckKey does. Errors: ErrInvalid, ErrLocked (another process moves it),
 // ErrNoSpace, or of the file system: the key is in the store still.
 func (s *Store) MoveKey() (isMoved bool, err error) {
-	if s.options.KeyDir == "" {
+	if s.options.KeyDir == "" || s.options.Signer != nil {
 		return false, nil
 	}
 	from := s.insideKeyName()
@@ -162,6 +170,14 @@ func (s *Store) syncKeyDir() error {
 // createKeys makes the keys of a new store. The public one is durable first: so an attempt that was interrupted leaves
 // no private key that the next one does not find.
 func (s *Store) createKeys() (ed25519.PublicKey, error) {
+	if s.options.Signer != nil {
+		public := s.options.Signer.Public()
+		if public == nil {
+			return nil, fmt.Errorf("%w: the signer of a new store says no public key: name its file "+
+				"(--signing-public)", ErrInvalid)
+		}
+		return public, s.putPublicKey(public)
+	}
 	public, err := s.formerKeys()
 	if err != nil || public != nil {
 		return public, err
@@ -179,12 +195,7 @@ func (s *Store) createKeys() (ed25519.PublicKey, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make signing key: %w", err)
 	}
-	publicDER, err := x509.MarshalPKIXPublicKey(public)
-	if err != nil {
-		return nil, fmt.Errorf("make signing key: %w", err)
-	}
-	publicPEM := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: publicDER})
-	if err := writeFile(s.fsys, path.Join(s.dir, publicKeyName), publicPEM, 0o640); err != nil {
+	if err := s.putPublicKey(public); err != nil {
 		return nil, err
 	}
 	if err := s.syncDirs(); err != nil {
@@ -195,6 +206,15 @@ func (s *Store) createKeys() (ed25519.PublicKey, error) {
 		return nil, err
 	}
 	return public, s.syncKeyDir()
+}
+
+func (s *Store) putPublicKey(public ed25519.PublicKey) error {
+	publicDER, err := x509.MarshalPKIXPublicKey(public)
+	if err != nil {
+		return fmt.Errorf("make signing key: %w", err)
+	}
+	publicPEM := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: publicDER})
+	return writeFile(s.fsys, path.Join(s.dir, publicKeyName), publicPEM, 0o640)
 }
 
 // formerKeys gives the public key that an interrupted attempt has made, when the private one is there as well.

@@ -88,12 +88,16 @@ func (m Manifest) end() chain {
 }
 
 // encodeManifest signs a manifest and makes the bytes of its file.
-func encodeManifest(m Manifest, key ed25519.PrivateKey) ([]byte, error) {
+func encodeManifest(m Manifest, sign func([]byte) ([]byte, error)) ([]byte, error) {
 	body, err := json.Marshal(m)
 	if err != nil {
 		return nil, fmt.Errorf("encode manifest: %w", err)
 	}
-	return frameManifest(body, ed25519.Sign(key, body))
+	signature, err := sign(body)
+	if err != nil {
+		return nil, fmt.Errorf("sign manifest: %w", err)
+	}
+	return frameManifest(body, signature)
 }
 
 func frameManifest(body, signature []byte) ([]byte, error) {

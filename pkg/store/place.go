@@ -1,7 +1,6 @@
 package store
 
 import (
-	"crypto/ed25519"
 	"fmt"
 
 	"github.com/farlog/farlog/pkg/record"
@@ -130,16 +129,6 @@ func (r *Reader) limit(stop error) (isMoved bool, err error) {
 
 // FS is the file system that the store lies in, for what is derived from it and kept beside it.
 func (s *Store) FS() FS { return s.fsys }
-
-// Sign signs a statement about the store with the key of its manifests. Errors: ErrInvalid, or of the file system: only
-// who may append may sign.
-func (s *Store) Sign(statement []byte) ([]byte, error) {
-	key, err := s.privateKey()
-	if err != nil {
-		return nil, err
-	}
-	return ed25519.Sign(key, statement), nil
-}
 
 // Identity is what the records of a generation are checked against.
 func (g Generation) Identity() record.Identity { return g.identity() }

@@ -24,8 +24,7 @@ func (s *Store) OpenStream(source Source) (*Appender, error) {
 	if err := s.checkPlace(); err != nil {
 		return nil, err
 	}
-	key, err := s.privateKey()
-	if err != nil {
+	if err := s.CheckKey(); err != nil {
 		return nil, err
 	}
 	dir := s.streamDir(source.StreamName)
@@ -43,9 +42,9 @@ func (s *Store) OpenStream(source Source) (*Appender, error) {
 		return nil, wrap("lock", path.Join(dir.path, lockName), err)
 	}
 	a := &Appender{
-		store: s, dir: dir, source: source, key: key, lock: lock, hash: hasher{isInline: s.options.IsSynchronous},
+		store: s, dir: dir, source: source, lock: lock, hash: hasher{isInline: s.options.IsSynchronous},
 		rollover: rollover{
-			dir: dir, key: key, segmentBytes: s.options.SegmentBytes,
+			dir: dir, sign: s.Sign, segmentBytes: s.options.SegmentBytes,
 			isSynchronous: s.options.IsSynchronous, isDerived: s.options.isDerived, now: s.options.Now,
 		},
 	}
@@ -244,7 +243,8 @@ func (a *Appender) resumeAt(f found, end chain, lastLSN uint64) {
 }
 
 // sealLeftOver seals a segment whose sealing a crash interrupted. Its records were synced before the next one got its
-// header, and are what they were then. isNewest: no other segment has a header behind the next.
+// header, and are what they were then. isNewest: no other segment has a header behind the next; then its sealing may
+// wait for the signer.
 func (a *Appender) sealLeftOver(f, next found, isNewest bool) error {
 	file, w, digest, err := a.walkForAppend(f)
 	if err != nil {
@@ -277,7 +277,7 @@ func (a *Appender) sealLeftOver(f, next found, isNewest bool) error {
 		file: file, name: f.name, header: f.header, sum: w.sum, end: w.chain, used: w.end,
 		digest: digest,
 	}
-	if err := a.rollover.sealNow(); err != nil {
+	if err := a.rollover.sealNow(); err != nil && !(errors.Is(err, ErrSigning) && isNewest) {
 		return err
 	}
 	a.ended = endAnchor(f.header, w.chain, w.end, digest)
@@ -364,6 +364,9 @@ func (a *Appender) changeRing(begun []found) error {
 		}
 	}
 	if err := a.moveTail(); err != nil {
+		return err
+	}
+	if err := a.rollover.sealNow(); err != nil {
 		return err
 	}
 	if err := a.retire(); err != nil {

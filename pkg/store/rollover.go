@@ -1,8 +1,8 @@
 package store
 
 import (
-	"crypto/ed25519"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -33,7 +33,7 @@ type spare struct {
 // fails in the background is tried again in the foreground when the result is needed, and only then returned.
 type rollover struct {
 	dir           streamDir
-	key           ed25519.PrivateKey
+	sign          func([]byte) ([]byte, error)
 	segmentBytes  int64
 	isSynchronous bool
 	isDerived     bool
@@ -45,11 +45,13 @@ type rollover struct {
 	sealed     uint64            // the segment of that manifest
 	before     [sha256.Size]byte // of the last segment that takes no more records
 	nextNumber uint64            // of the segment to prepare when there is no spare
+	isUnsigned bool              // the last attempt to seal got no signature
 	job        chan outcome
 }
 
 type outcome struct {
 	isSealed bool
+	err      error // why it is not
 	previous [sha256.Size]byte
 	spare    *spare
 }
@@ -62,9 +64,8 @@ func (r *rollover) start() {
 	job := func() outcome {
 		var done outcome
 		if todo != nil {
-			if digest, err := r.seal(todo, previous); err == nil {
-				done.isSealed, done.previous = true, digest
-			}
+			done.previous, done.err = r.seal(todo, previous)
+			done.isSealed = done.err == nil
 		}
 		if needsSpare {
 			// An error comes back from take, which tries again.
@@ -89,6 +90,7 @@ func (r *rollover) collect() {
 }
 
 func (r *rollover) merge(done outcome) {
+	r.isUnsigned = errors.Is(done.err, ErrSigning)
 	if done.isSealed {
 		r.sealed, r.previous = r.retired.header.Number, done.previous
 		r.retired = nil
@@ -104,10 +106,7 @@ func (r *rollover) sealNow() error {
 		return nil
 	}
 	digest, err := r.seal(r.retired, r.previous)
-	if err == nil {
-		r.sealed, r.previous = r.retired.header.Number, digest
-		r.retired = nil
-	}
+	r.merge(outcome{isSealed: err == nil, previous: digest, err: err})
 	return err
 }
 
@@ -167,13 +166,13 @@ func (r *rollover) prepare(number uint64) (*spare, error) {
 
 // seal writes index and manifest of a segment, makes them durable, and cuts the file to what is used.
 func (r *rollover) seal(s *retired, previous [sha256.Size]byte) (digest [sha256.Size]byte, err error) {
+	raw, err := encodeManifest(newManifest(s.header, s.sum, s.end, s.used, s.digest, previous, r.now()), r.sign)
+	if err != nil {
+		return digest, err
+	}
 	x := index{entries: s.sum.entries(), marks: s.sum.marks}
 	indexName := r.dir.file(s.header.Number, indexSuffix)
 	if err := writeFile(r.dir.fsys, indexName, x.encode(s.header, s.used), 0o640); err != nil {
-		return digest, err
-	}
-	raw, err := encodeManifest(newManifest(s.header, s.sum, s.end, s.used, s.digest, previous, r.now()), r.key)
-	if err != nil {
 		return digest, err
 	}
 	if err := writeFile(r.dir.fsys, r.dir.file(s.header.Number, manifestSuffix), raw, 0o440); err != nil {
@@ -204,32 +203,70 @@ func (r *rollover) finishSealed(file File, used int64) error {
 	return file.SetReadOnly()
 }
 
+// sealAgain starts the sealing that waits for a signature, when it is time to ask for one again.
+func (a *Appender) sealAgain() {
+	r := &a.rollover
+	select {
+	case done := <-r.job: // never of none
+		r.merge(done)
+		r.job = nil
+	default:
+	}
+	if r.retired != nil && r.job == nil && r.isUnsigned && a.store.signing.resting() == nil {
+		r.start()
+	}
+}
+
 // roll begins a new segment whose first record is the given one. The one before is synced first and sealed in the
-// background.
-func (a *Appender) roll(first record.Header, batchLen int) error {
+// background. The new header is signed before that: while nothing can be signed, the active segment grows instead.
+func (a *Appender) roll(first record.Header, batchLen int) (isGrown bool, err error) {
 	if capacity := a.rollover.segmentBytes - segmentDataOffset; int64(batchLen) > capacity {
-		return fmt.Errorf("%w: %s: %d bytes, expected at most %d", ErrTooLarge, a.source.StreamName, batchLen, capacity)
+		return false, fmt.Errorf("%w: %s: %d bytes, expected at most %d", ErrTooLarge, a.source.StreamName, batchLen,
+			capacity)
 	}
 	a.rollover.collect()
-	if err := a.rollover.sealNow(); err != nil {
-		return err
+	err = a.rollover.sealNow()
+	var header segmentHeader
+	if err == nil {
+		header, err = a.nextHeader(first)
+	}
+	// What is derived has the same bytes on every rerun: it waits.
+	if errors.Is(err, ErrSigning) && a.active != nil && !a.rollover.isDerived {
+		return true, a.growActive(batchLen, err)
+	}
+	if err != nil {
+		return false, err
 	}
 	if err := a.retire(); err != nil {
-		return err
+		return false, err
 	}
 	next, err := a.rollover.take()
 	if err != nil {
 		a.rollover.start()
-		return err
+		return false, err
 	}
-	if err := a.begin(next, first); err != nil {
-		return err
+	if err := a.begin(next, header); err != nil {
+		return false, err
 	}
 	a.rollover.spare = nil
 	a.rollover.nextNumber = next.number + 1
 	a.rollover.start()
+	return false, nil
+}
+
+// growActive makes place for a batch in the active segment, and a little more.
+func (a *Appender) growActive(batchLen int, cause error) error {
+	step := max(a.rollover.segmentBytes/growParts, int64(batchLen))
+	size := a.active.size + (step+segmentDataOffset-1)/segmentDataOffset*segmentDataOffset
+	if err := a.active.file.Allocate(size); err != nil {
+		return fmt.Errorf("%w; %w", cause, wrap("grow", a.active.name, err))
+	}
+	a.active.size = size
 	return nil
 }
+
+// growParts: a segment grows by this part of the configured size while nothing can be signed.
+const growParts = 8
 
 // retire syncs the active segment and hands it over for sealing.
 func (a *Appender) retire() error {
@@ -256,8 +293,7 @@ func (a *Appender) retire() error {
 }
 
 // begin makes a spare the active segment. Its header is durable before the first record is written.
-func (a *Appender) begin(next *spare, first record.Header) error {
-	header := a.newHeader(next.number, first, uint64(a.rollover.now().UnixNano()))
+func (a *Appender) begin(next *spare, header segmentHeader) error {
 	if err := writeHeader(next.file, next.name, header); err != nil {
 		return err
 	}
@@ -282,8 +318,13 @@ func (a *Appender) renewHeader(first record.Header) error {
 		return nil
 	}
 	header := a.newHeader(a.active.header.Number, first, a.active.header.CreatedNS)
+	header.Signature = a.active.header.Signature
 	if header == a.active.header {
 		return nil
+	}
+	header, err := header.sign(a.rollover.sign)
+	if err != nil {
+		return err
 	}
 	if err := writeHeader(a.active.file, a.active.name, header); err != nil {
 		return err
@@ -291,6 +332,15 @@ func (a *Appender) renewHeader(first record.Header) error {
 	a.active.header = header
 	a.hash.begin(header.encode())
 	return nil
+}
+
+// nextHeader makes the header of the segment behind the active one, as that is now.
+func (a *Appender) nextHeader(first record.Header) (segmentHeader, error) {
+	header := a.newHeader(a.rollover.nextNumber, first, uint64(a.rollover.now().UnixNano()))
+	if a.active != nil {
+		header.PrevSHA256 = a.hash.digest()
+	}
+	return header.sign(a.rollover.sign)
 }
 
 func (a *Appender) newHeader(number uint64, first record.Header, createdNS uint64) segmentHeader {
@@ -304,5 +354,5 @@ func (a *Appender) newHeader(number uint64, first record.Header, createdNS uint6
 	if at := a.accepted.chain; at.isBegun {
 		header.PrevNextLSN, header.PrevNextSeq, header.PrevEpoch = at.LSN, at.Seq, at.Epoch
 	}
-	return header.sign(a.rollover.key)
+	return header
 }

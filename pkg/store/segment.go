@@ -100,9 +100,13 @@ var (
 )
 
 // sign makes the header one of this store.
-func (h segmentHeader) sign(key ed25519.PrivateKey) segmentHeader {
-	copy(h.Signature[:], ed25519.Sign(key, h.encode()[:segmentSignOffset]))
-	return h
+func (h segmentHeader) sign(sign func([]byte) ([]byte, error)) (segmentHeader, error) {
+	signature, err := sign(h.encode()[:segmentSignOffset])
+	if err != nil {
+		return h, fmt.Errorf("sign the header of segment %d: %w", h.Number, err)
+	}
+	copy(h.Signature[:], signature)
+	return h, nil
 }
 
 // checkSigned reports whether the store made the header. One of version 1 has no signature.

@@ -38,6 +38,8 @@ type Options struct {
 	FS           FS    // nil = OS
 	// KeyDir is the directory of the signing key, outside of the store; "" = in the store.
 	KeyDir string
+	// Signer signs in place of a key in KeyDir; nil = the key is there.
+	Signer Signer
 	// IsSynchronous makes the appender prepare and seal segments itself instead of in the background: a reproducible
 	// order for crash tests.
 	IsSynchronous bool
@@ -52,6 +54,7 @@ type Store struct {
 	streams string // the directory of the streams
 	fsys    FS
 	options Options
+	signing *signing
 	uuid    record.UUID
 	key     ed25519.PublicKey
 }
@@ -82,7 +85,10 @@ func Open(dir string, options Options) (*Store, error) {
 		return nil, fmt.Errorf("%w: segment size %d, expected a multiple of %d from %d on",
 			ErrInvalid, options.SegmentBytes, segmentDataOffset, SegmentBytesMin)
 	}
-	s := &Store{dir: dir, streams: path.Join(dir, streamsName), fsys: options.FS, options: options}
+	s := &Store{
+		dir: dir, streams: path.Join(dir, streamsName), fsys: options.FS, options: options,
+		signing: &signing{now: options.Now},
+	}
 	if err := s.checkKeyDir(); err != nil {
 		return nil, err
 	}

@@ -39,6 +39,7 @@ var arrows = map[string][]string{
 	"record":    {},
 	"farlog":    {"record"},
 	"store":     {"filelock", "record"},
+	"signing":   {"store"},
 	"drain":     {"api", "farlog", "loglimit", "record", "retry", "store"},
 	"audit":     {"record", "store"},
 	"merge":     {"record", "store"},
