@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 
 	"github.com/farlog/farlog/testbed/vm"
 )
@@ -33,8 +34,8 @@ func nvmetConfig(ctx context.Context, b *bed) (string, error) {
 	if err := tests.Wait(ctx); err != nil {
 		return "", fmt.Errorf("%w: %s", err, tests.Stdout())
 	}
-	if passed := strings.Count(tests.Stdout(), "--- PASS: TestKernel_"); passed != 5 {
-		return "", fmt.Errorf("%d tests on the kernel passed, want 5: %s", passed, tests.Stdout())
+	if passed := strings.Count(tests.Stdout(), "--- PASS: TestKernel_"); passed != 6 {
+		return "", fmt.Errorf("%d tests on the kernel passed, want 6: %s", passed, tests.Stdout())
 	}
 	if err := b.serveNVMe(ctx, target, "", "host", "central"); err != nil {
 		return "", err
@@ -57,8 +58,12 @@ func nvmetConfig(ctx context.Context, b *bed) (string, error) {
 	if err := b.nvmetKept(ctx, target, saved); err != nil {
 		return "", err
 	}
+	if err := b.nvmetOfFabric(ctx, target); err != nil {
+		return "", fmt.Errorf("by the fabric: %w", err)
+	}
 	return fmt.Sprintf("%d random pairs of states on Linux's own target; after a kill and a boot all %d bytes of its "+
-		"save are the same; drift is repaired; %s", nvmetChecks, len(saved), cli), target.PowerOff(ctx)
+		"save are the same; drift is repaired; a namespace of fabric.yaml is exported, repaired and removed, a "+
+		"mounted device refused; %s", nvmetChecks, len(saved), cli), target.PowerOff(ctx)
 }
 
 // nvmetMissing proves that a missing mount and a missing module are named with the command that cures each.
@@ -153,7 +158,16 @@ func (b *bed) nvmetKept(ctx context.Context, target *vm.Guest, saved string) err
 	if strings.Contains(daemon.Stderr(), "DHHC") {
 		return errors.New("a key is in the daemon's log")
 	}
-	_, err = target.Run(ctx,
-		"busybox wget -q -O - http://"+targetMetrics+"/metrics | grep -x 'farlog_target_nvmet_up 1'")
-	return err
+	if _, err := target.Run(ctx, targetMetric("farlog_target_nvmet_up 1")); err != nil {
+		return err
+	}
+	if err := daemon.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	return daemon.Wait(ctx)
+}
+
+// targetMetric succeeds where the target's daemon has a line.
+func targetMetric(line string) string {
+	return "busybox wget -q -O - http://" + targetMetrics + "/metrics | grep -qxF '" + line + "'"
 }

@@ -27,7 +27,9 @@ type agentRow struct {
 	Streams  []string   `json:"streams,omitempty"`   // of a drain: on which it has the role, where those are not all
 	Spec     *agentSpec `json:"spec,omitempty"`      // of a target: what is declared of its host
 	Media    []media    `json:"media,omitempty"`     // of a target: what its devices tell of their wear
-	Has      []agentHas `json:"has"`
+	// of a target: what is declared of its host to be exported by NVMe over fabrics, as it reports it
+	Namespaces []namespaceRow `json:"namespaces,omitempty"`
+	Has        []agentHas     `json:"has"`
 }
 
 type agentSpec struct {
@@ -36,6 +38,30 @@ type agentSpec struct {
 	Rack          string `json:"rack,omitempty"`
 	Site          string `json:"site,omitempty"`
 	WearLimit     string `json:"wear_limit,omitempty"`
+}
+
+// namespaceRow is a namespace of a target.
+type namespaceRow struct {
+	Name         string `json:"name"`
+	Subsystem    string `json:"subsystem"`
+	Device       string `json:"device"`
+	SizeBytes    uint64 `json:"size_bytes"`
+	Exported     bool   `json:"exported"`
+	Reservations bool   `json:"reservations"`
+	Error        string `json:"error,omitempty"`
+}
+
+// text is the namespace for people.
+func (n namespaceRow) text() string {
+	if !n.Exported {
+		return "not exported: " + n.Error
+	}
+	fenced := "by the target, which evicts hosts"
+	if n.Reservations {
+		fenced = "by reservations"
+	}
+	return fmt.Sprintf("%s, %s of %s, exported; hosts are fenced %s", n.Device, config.FormatSize(n.SizeBytes),
+		n.Subsystem, fenced)
 }
 
 // media is a device below the rings of a target. Ratios are of 1.
@@ -73,6 +99,9 @@ func newTargetShowCommand(env *environment) *cobra.Command {
 				"below "+
 				"%.0f%%), %s written%s\n", one.Device, 100*one.UsedRatio, 100*one.SpareRatio,
 				100*one.ThresholdRatio, config.FormatSize(one.WrittenBytes), warningText(one.Warning))
+		}
+		for _, one := range row.Namespaces {
+			tableRow(table, "namespace %s\t%s\n", one.Name, one.text())
 		}
 		fmt.Fprintln(table, "\nSTREAM\tSIZE\tLAG\tRING")
 		for _, ring := range row.Has {
@@ -246,6 +275,11 @@ func targetRows(all *agents) []agentRow {
 			row.Media = append(row.Media, media{
 				one.Device, one.UsedRatio, one.SpareRatio, one.SpareThresholdRatio,
 				one.WrittenBytes, one.CriticalWarning,
+			})
+		}
+		for _, one := range target.Namespaces {
+			row.Namespaces = append(row.Namespaces, namespaceRow{
+				one.Name, one.Subsystem, one.Device, one.SizeBytes, one.Exported, one.Reservations, one.Error,
 			})
 		}
 		for _, ring := range target.Rings {

@@ -32,6 +32,18 @@ var targetFields = []apiField{
 	valueField("rack", "rack", asText),
 	valueField("site", "site", asText),
 	valueField("wear_limit", "wear_limit_percent", asPercent),
+	listField("namespaces", nameField,
+		valueField("device", "device", asText),
+		valueField("subsystem", "subsystem", asText),
+		listField("hosts",
+			valueField("nqn", "nqn", asText),
+			valueField("host", "host", asText),
+			valueField("auth", "auth", asEnum("both", "host", "none"))),
+		valueField("evict", "evict", asBool)),
+	listField("ports",
+		valueField("transport", "transport", asText),
+		valueField("address", "address", asText),
+		valueField("service", "service", asCount)),
 }
 
 var drainFields = []apiField{

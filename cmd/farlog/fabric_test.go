@@ -42,7 +42,8 @@ router: x
 		"3:13: targets[0].capacity 1TB: expected a whole number of bytes, or one with KiB, MiB, GiB or TiB, such as " +
 			"64MiB",
 		`4:11: targets[0].closed maybe: expected true or false`,
-		`5:3: targets[0] shelf: unknown key, expected one of host, capacity, closed, rack, site, wear_limit`,
+		"5:3: targets[0] shelf: unknown key, expected one of host, capacity, closed, rack, site, wear_limit, " +
+			"namespaces, ports",
 		`8:9: streams[0].size 67108864: expected less`,
 		`9:3: streams[0] size: the key is there twice`,
 		`10:13: streams[0].deadline 5: expected a number with a unit, such as 250us, 5s or 1m30s`,

@@ -6,8 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"github.com/farlog/farlog/pkg/control/service"
+	"github.com/farlog/farlog/pkg/nvmet"
 )
 
 var errCoreMissing = errors.New("this farlogd was built without the C core: build it with CGO_ENABLED=1 and a C " +
@@ -31,3 +33,5 @@ func (d *daemon) openDrain(context.Context) error  { return errCoreMissing }
 func (d *daemon) openHost(context.Context) error   { return errCoreMissing }
 
 func (d *daemon) openReplica(context.Context) error { return errCoreMissing }
+
+func (d *daemon) newFabricKeeper(*slog.Logger) *nvmet.Keeper { return nil }

@@ -7,14 +7,18 @@ import (
 	"github.com/farlog/farlog/pkg/nvmet"
 )
 
-// readNVMeT reads what the kernel's NVMe target is to be; mistakes in the file end the start before it has done
-// anything.
+// readNVMeT reads what a file declares of the kernel's NVMe target; mistakes in it end the start before it has done
+// anything. Without a file it is what the fabric declares.
 func (d *daemon) readNVMeT() (err error) {
-	if d.settings.nvmetFile == "" || !d.settings.has(roleTarget) {
+	if !d.settings.has(roleTarget) {
 		return nil
 	}
-	d.nvmet, err = nvmet.NewKeeper(d.settings.nvmetFile, d.settings.nvmetState, nvmet.Root,
-		d.logger.With("role", roleTarget))
+	logger := d.logger.With("role", roleTarget)
+	if d.settings.nvmetFile == "" {
+		d.nvmet = d.newFabricKeeper(logger)
+		return nil
+	}
+	d.nvmet, err = nvmet.NewKeeper(d.settings.nvmetFile, d.settings.nvmetState, nvmet.Root, logger)
 	if err != nil {
 		return &usageError{oneLine(err)}
 	}
@@ -28,8 +32,16 @@ func (d *daemon) openNVMeT(context.Context) error {
 		return nil
 	}
 	metrics.NewNVMeT(d.registry, func() metrics.NVMeTSample {
-		sample := d.nvmet.Sample()
-		return metrics.NVMeTSample{IsAsDeclared: sample.IsAsDeclared, Steps: sample.Steps, Failures: sample.Failures}
+		seen := d.nvmet.Sample()
+		sample := metrics.NVMeTSample{
+			IsDeclared: seen.IsDeclared, IsAsDeclared: seen.IsAsDeclared, Steps: seen.Steps, Failures: seen.Failures,
+		}
+		for _, one := range d.nvmet.Namespaces() {
+			sample.Namespaces = append(sample.Namespaces, metrics.NamespaceSample{
+				Name: one.Name, Subsystem: one.NQN, IsExported: one.IsExported,
+			})
+		}
+		return sample
 	})
 	d.parts = append(d.parts, part{run: d.nvmet.Run, healthy: func() error { return nil }})
 	return nil

@@ -167,8 +167,8 @@ func declareTarget(s *settings, set *config.Set, flags *pflag.FlagSet) {
 	set.String(&s.targetAttestation, "target.attestation", "",
 		"YAML `file` in which this host's operator attests properties of its media that no program can find out; "+
 			"docs/how-to/attest-media.md has its keys (also: --attestation)")
-	set.String(&s.nvmetFile, "nvmet.file", "", "YAML `file` that declares the kernel's NVMe target on this host; the "+
-		"daemon keeps it as declared; docs/reference/nvmet.md has its keys")
+	set.String(&s.nvmetFile, "nvmet.file", "", "YAML `file` that declares the kernel's NVMe target on this host, in "+
+		"place of the fabric; the daemon keeps it as declared; docs/reference/nvmet.md has its keys")
 	set.String(&s.nvmetState, "nvmet.state", nvmet.StateFile,
 		"`file` with the keys of its hosts and what was declared before")
 }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
@@ -11,13 +12,12 @@ import (
 	"github.com/farlog/farlog/pkg/farlog"
 	"github.com/farlog/farlog/pkg/identity"
 	"github.com/farlog/farlog/pkg/metrics"
+	"github.com/farlog/farlog/pkg/nvmet"
 	"github.com/farlog/farlog/pkg/target"
 )
 
 func (d *daemon) openTarget(context.Context) error {
-	if d.nvmet != nil {
-		d.nvmet.KeepRings(target.Rings{})
-	}
+	d.nvmet.KeepRings(target.Rings{})
 	conn, err := d.dial(identity.KindTarget)
 	if err != nil {
 		return err
@@ -28,7 +28,7 @@ func (d *daemon) openTarget(context.Context) error {
 		Logger:  d.logger.With("role", roleTarget),
 		Regions: d.settings.targetRegions, Listen: d.settings.targetListen, Advertise: d.settings.targetAdvertise,
 		Attestations: attestationsOf(d.settings.attestations), AttestationFile: d.settings.targetAttestation,
-		OnReport: link.note,
+		Exports: d.nvmet, OnReport: link.note,
 	})
 	if err != nil {
 		conn.Close()
@@ -56,6 +56,12 @@ func (d *daemon) openTarget(context.Context) error {
 		close:   conn.Close,
 	})
 	return nil
+}
+
+// newFabricKeeper keeps what the fabric declares of the kernel's NVMe target, by the directory of this target's rings:
+// another target of this host has another one.
+func (d *daemon) newFabricKeeper(logger *slog.Logger) *nvmet.Keeper {
+	return nvmet.NewFabricKeeper(d.dir("rings"), d.settings.nvmetState, nvmet.Root, target.Rings{}, logger)
 }
 
 // attestationsOf has checked words: the file's are those of the core.

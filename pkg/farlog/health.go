@@ -24,3 +24,15 @@ func DeviceHealth(path string) ([]byte, error) {
 	}
 	return C.GoBytes(unsafe.Pointer(page), C.FARLOG_HEALTH_LEN), nil
 }
+
+// DeviceContents names what is on a block device, or in a file, that has no ring: a file system, a partition table, or
+// bytes that are not zero; "" is nothing. Errors: ErrIO.
+//
+// Implements: int farlog_device_contents(const char *, char *, size_t, struct farlog_error *)
+func DeviceContents(path string) (string, error) {
+	var text [256]C.char
+	err := coldCall(path, func(name *C.char, failure *C.struct_farlog_error) C.int {
+		return C.farlog_device_contents(name, &text[0], C.size_t(len(text)), failure)
+	})
+	return cArray(text[:]), err
+}

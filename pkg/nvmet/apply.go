@@ -21,6 +21,9 @@ type Change struct {
 // then not kept. What was done before an error is in the change; the same again goes on from there.
 func Apply(kernel *Kernel, state *State, declared *Declaration, isDryRun bool, now time.Time) (Change, error) {
 	var change Change
+	if err := state.claim(declared.owner); err != nil {
+		return change, err
+	}
 	there, err := kernel.Read()
 	if err != nil {
 		return change, err
@@ -80,7 +83,7 @@ func missing(declared *Declaration, there *Config) (notes []string) {
 
 // Remove takes away all that was declared, and the keys.
 func Remove(kernel *Kernel, state *State, isDryRun bool) (Change, error) {
-	return Apply(kernel, state, &Declaration{}, isDryRun, time.Time{})
+	return Apply(kernel, state, &Declaration{owner: state.Owner}, isDryRun, time.Time{})
 }
 
 // Rotate draws new keys for hosts that were declared, keeps them, and gives them to the kernel. Connections that are

@@ -21,6 +21,8 @@ type Declaration struct {
 	Subsystems []DeclaredSubsystem `yaml:"subsystems"`
 	Ports      []DeclaredPort      `yaml:"ports"`
 	Hosts      []DeclaredHost      `yaml:"hosts"`
+
+	owner string // as State.Owner
 }
 
 // DeclaredSubsystem is one of a tenant. Nobody but its hosts may connect.

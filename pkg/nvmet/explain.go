@@ -8,6 +8,9 @@ import (
 	"syscall"
 )
 
+// oneLine is an error as a report has it.
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+
 // objectOf names the subsystem, port or host that a path belongs to, with the namespace.
 func objectOf(where string) string {
 	parts := strings.Split(where, "/")

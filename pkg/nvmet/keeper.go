@@ -15,11 +15,14 @@ import (
 // KeepInterval is how often a Keeper looks.
 const KeepInterval = 5 * time.Second
 
-// Keeper keeps the kernel's NVMe target as a file declares it: after a boot, after a change of the file, and when
-// somebody has changed what is the file's.
+// Keeper keeps the kernel's NVMe target as a file, or the fabric, declares it: after a boot, after a change of what is
+// declared, and when somebody has changed what was declared.
 type Keeper struct {
-	file, state, root string
+	file, state, root string // file "": the fabric declares
+	owner             string // of what a fabric declares: whose state it is
+	devices           Devices
 	logger            *slog.Logger
+	wake              chan struct{} // asks for a poll at once
 
 	raw      []byte // what the declaration was read from
 	declared *Declaration
@@ -28,12 +31,15 @@ type Keeper struct {
 	takeoverError string               // the last one that was told
 	takeoverAfter map[string]time.Time // by subsystem: when the next expulsion may be tried, after one that failed
 
-	mutex  sync.Mutex
-	sample KeeperSample
+	mutex      sync.Mutex
+	sample     KeeperSample
+	wish       *wish // of the fabric; nil: not known yet
+	namespaces []NamespaceSample
 }
 
 // KeeperSample is what a Keeper has come to.
 type KeeperSample struct {
+	IsDeclared   bool   // something was
 	IsAsDeclared bool   // at the last look
 	Steps        uint64 // that were taken since the start
 	Failures     uint64 // looks that ended with an error
@@ -42,8 +48,24 @@ type KeeperSample struct {
 
 // NewKeeper reads the file, so that its mistakes are told at the start. root is Root but for tests.
 func NewKeeper(file, state, root string, logger *slog.Logger) (*Keeper, error) {
-	k := &Keeper{file: file, state: state, root: root, logger: logger, takeoverAfter: make(map[string]time.Time)}
+	k := newKeeper(state, root, logger)
+	k.file = file
 	return k, k.readFile()
+}
+
+// NewFabricKeeper keeps what Declare says. Until that is called it changes nothing. owner names whose declaration it is
+// among all that may use the state file, and stays the same over restarts. root is Root but for tests.
+func NewFabricKeeper(owner, state, root string, devices Devices, logger *slog.Logger) *Keeper {
+	k := newKeeper(state, root, logger)
+	k.owner, k.devices = owner, devices
+	return k
+}
+
+func newKeeper(state, root string, logger *slog.Logger) *Keeper {
+	return &Keeper{
+		state: state, root: root, logger: logger, takeoverAfter: make(map[string]time.Time),
+		wake: make(chan struct{}, 1),
+	}
 }
 
 // Run looks until ctx is done, for the first time before it calls ready.
@@ -56,6 +78,8 @@ func (k *Keeper) Run(ctx context.Context, ready func()) error {
 	for {
 		select {
 		case <-tick.C:
+			k.poll()
+		case <-k.wake:
 			k.poll()
 		case <-takeover.C:
 			if k.hasTakeover() {
@@ -95,11 +119,29 @@ func (k *Keeper) readFile() error {
 }
 
 func (k *Keeper) poll() {
-	fileErr := k.readFile()
-	change, err := k.apply()
-	err = errors.Join(fileErr, err)
+	var change Change
+	var err error
+	if k.file != "" {
+		err = k.readFile()
+		applied, applyErr := k.apply()
+		change, err = applied, errors.Join(err, applyErr)
+	} else {
+		k.mutex.Lock()
+		wanted := k.wish
+		k.mutex.Unlock()
+		if k.isIdle(wanted) {
+			return
+		}
+		change, err = k.applyFabric(wanted)
+	}
+	k.record(change, err)
+}
+
+// record keeps what a poll came to, and logs what is new.
+func (k *Keeper) record(change Change, err error) {
 	k.mutex.Lock()
 	before := k.sample
+	k.sample.IsDeclared = true
 	k.sample.Steps += uint64(len(change.Steps))
 	k.sample.IsAsDeclared, k.sample.Error = err == nil, ""
 	if err != nil {
@@ -121,10 +163,17 @@ func (k *Keeper) poll() {
 	}
 	switch {
 	case after.Error != "" && after.Error != before.Error:
-		k.logger.Error("nvmet differs from its file", "file", k.file, "error", err)
+		k.logger.Error("nvmet differs from what is declared", "by", k.declaredBy(), "error", err)
 	case after.Error == "" && (before.Error != "" || before == KeeperSample{}):
-		k.logger.Info("nvmet is as declared", "file", k.file)
+		k.logger.Info("nvmet is as declared", "by", k.declaredBy())
 	}
+}
+
+func (k *Keeper) declaredBy() string {
+	if k.file == "" {
+		return "the fabric"
+	}
+	return k.file
 }
 
 func (k *Keeper) apply() (change Change, err error) {

@@ -28,7 +28,7 @@ func TestKeeper_GoesOnThroughFailures(t *testing.T) {
 		!strings.Contains(sample.Error, "mount -t configfs") {
 		t.Errorf("sample is %+v, want two failures for want of a configfs", sample)
 	}
-	if count := strings.Count(log.String(), "nvmet differs from its file"); count != 1 {
+	if count := strings.Count(log.String(), "nvmet differs from what is declared"); count != 1 {
 		t.Errorf("it is told %d times, want once: %s", count, log)
 	}
 	if err := os.WriteFile(file, []byte("subsystems: [{nqn: x}]"), 0o600); err != nil {

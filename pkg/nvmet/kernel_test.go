@@ -1,6 +1,7 @@
 package nvmet
 
 import (
+	"log/slog"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -197,5 +198,45 @@ func TestKernel_RefusalsAreExplained(t *testing.T) {
 		if err == nil || len(err.Error()) < len(one.want) || err.Error()[:len(one.want)] != one.want {
 			t.Errorf("%s: error %v, want one that begins with %s", what, err, one.want)
 		}
+	}
+}
+
+// On the kernel itself, what the fabric declares is exported, stays as it is, is repaired, and goes.
+func TestKernel_FabricIsMadeSo(t *testing.T) {
+	kernel, devices := onKernel(t)
+	bring(t, kernel, &Config{Ports: []Port{{PortID: 1, Addr: Attrs{"trtype": "loop"}}}})
+	k := NewFabricKeeper("/a", filepath.Join(t.TempDir(), "nvmet.json"), Root, usable{devices[1]: "it is in use"},
+		slog.New(slog.DiscardHandler))
+	namespaces := []FabricNamespace{
+		{Name: "a", Device: devices[0], NQN: "nqn.2026-01.com.example:a", Hosts: []DeclaredHost{{NQN: trading1}}},
+		{Name: "b", Device: devices[1], NQN: "nqn.2026-01.com.example:b"},
+	}
+	k.Declare(namespaces, []FabricPort{{Transport: "tcp", Address: "127.0.0.1"}, {"tcp", "127.0.0.1", 4421}})
+	polled := func(what string, steps uint64) {
+		t.Helper()
+		before := k.Sample().Steps
+		k.poll()
+		seen := k.Namespaces()
+		if !seen[0].IsExported || seen[0].SizeBytes == 0 || seen[1].IsExported || seen[1].Error != "it is in use" {
+			t.Fatalf("%s: %+v, want the first exported, the second refused", what, seen)
+		}
+		if done := k.Sample().Steps - before; (done > 0) != (steps > 0) || steps > 1 && done != steps {
+			t.Errorf("%s: %d steps, want %d", what, done, steps)
+		}
+	}
+	polled("made", 1)
+	polled("again", 0)
+	path := kernel.path(namespacePath("nqn.2026-01.com.example:a", 1) + "/enable")
+	if err := os.WriteFile(path, []byte("0"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(kernel.path("ports/2/subsystems/nqn.2026-01.com.example:a")); err != nil {
+		t.Fatal(err)
+	}
+	polled("drift", 2)
+	k.Declare(nil, nil)
+	k.poll()
+	if left := read(t, kernel); len(left.Subsystems)+len(left.Hosts) > 0 || len(left.Ports) != 1 {
+		t.Errorf("left is %+v, want the port of others", left.WithoutKeys())
 	}
 }

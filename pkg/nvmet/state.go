@@ -21,7 +21,9 @@ const StateFile = "/var/lib/farlog/nvmet.json"
 // State is what has to be remembered: the keys that were drawn, and what was declared before, so that it can be removed
 // when it is not declared any more. What others have made is never touched.
 type State struct {
-	Version    int                  `json:"version"`
+	Version int `json:"version"`
+	// Owner is whose declaration it is: a target's of which the fabric declares. "": a file's, or nobody's.
+	Owner      string               `json:"owner,omitempty"`
 	Subsystems []string             `json:"subsystems"`
 	Ports      []int                `json:"ports"`
 	Hosts      []string             `json:"hosts"`
@@ -172,6 +174,30 @@ func (s *State) Ready(d *Declaration, now time.Time) (drawn []string, err error)
 	return drawn, nil
 }
 
+// claim refuses what one has declared to another, which would remove it.
+func (s *State) claim(owner string) error {
+	isFree := s.Owner == "" && len(s.Subsystems)+len(s.Ports)+len(s.Hosts) == 0
+	switch {
+	case s.Owner == owner:
+		return nil
+	case isFree:
+		s.Owner = owner
+		return nil
+	case s.Owner == "":
+		return fmt.Errorf("state %q: it has what a file declares (farlog target nvmet apply, --nvmet-file): expected "+
+			"none: farlog target nvmet remove, or give this target another --nvmet-state", s.path)
+	case owner == "":
+		return fmt.Errorf(
+			"state %q: it has what the fabric declares, by the target in %s: change fabric.yaml, or give "+
+				"another --state",
+			s.path,
+			s.Owner,
+		)
+	}
+	return fmt.Errorf("state %q: it has what the fabric declares, by the target in %s: give the target in %s another "+
+		"--nvmet-state", s.path, s.Owner, owner)
+}
+
 // Remember notes what is declared now, beside what was before: while a change is under way both are ours.
 func (s *State) Remember(d *Declaration) {
 	names := d.names()
@@ -183,6 +209,9 @@ func (s *State) Remember(d *Declaration) {
 func (s *State) Forget(d *Declaration) {
 	names := d.names()
 	s.Subsystems, s.Ports, s.Hosts = names.Subsystems, names.Ports, names.Hosts
+	if len(s.Subsystems)+len(s.Ports)+len(s.Hosts) == 0 {
+		s.Owner = ""
+	}
 	maps.DeleteFunc(s.Keys, func(nqn string, _ *HostKeys) bool { return !slices.Contains(s.Hosts, nqn) })
 }
 

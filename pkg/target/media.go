@@ -88,11 +88,13 @@ func (t *Target) Media() []*api.MediaHealth {
 
 // mediaPaths are the files and devices in which the rings are. A namespace that is named by its subsystem is not among
 // them.
-func (t *Target) mediaPaths() []string {
-	if len(t.config.Regions) == 0 {
-		return []string{t.config.Dir}
+func (t *Target) mediaPaths() (paths []string) {
+	for _, one := range t.namespaces() {
+		paths = append(paths, one.Device)
 	}
-	var paths []string
+	if len(t.config.Regions) == 0 {
+		return append(paths, t.config.Dir)
+	}
 	for _, region := range t.config.Regions {
 		_, path, _ := strings.Cut(region, ":")
 		if path, _, _ = strings.Cut(path, "?"); strings.HasPrefix(path, "/") {

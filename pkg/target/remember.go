@@ -54,7 +54,7 @@ func (t *Target) remember(message *api.WatchRingsResponse) error {
 }
 
 // recall gives nothing where there is no file.
-func (t *Target) recall() ([]*api.RingSpec, error) {
+func (t *Target) recall() (*api.WatchRingsResponse, error) {
 	path := filepath.Join(t.config.Dir, wantedName)
 	raw, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -67,5 +67,5 @@ func (t *Target) recall() ([]*api.RingSpec, error) {
 	if err := protojson.Unmarshal(raw, message); err != nil {
 		return nil, fmt.Errorf("file %q: %w", path, err)
 	}
-	return message.Rings, nil
+	return message, nil
 }

@@ -399,9 +399,11 @@ func TestDoors_FencedWriterIsToldAfterARestart(t *testing.T) {
 	}
 	t.Cleanup(remote.close)
 	one.remote = remote
-	if one.wanted, err = one.recall(); err != nil {
+	recalled, err := one.recall()
+	if err != nil {
 		t.Fatal(err)
 	}
+	one.wanted = recalled.Rings
 	one.applyWanted(message(4))
 	admitted(4)
 	if _, err := zombie.Append(farlog.Entry{Data: []byte("too late")}, stepTimeout); !errors.Is(err, farlog.ErrFenced) {

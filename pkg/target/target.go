@@ -23,6 +23,7 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/farlog"
 	"github.com/farlog/farlog/pkg/filelock"
+	"github.com/farlog/farlog/pkg/nvmet"
 )
 
 const (
@@ -52,6 +53,8 @@ type Config struct {
 
 	Attestations    []Attestation // of Regions, for writers here and for those that Listen lets in
 	AttestationFile string        // where they were read, for errors and the log
+
+	Exports *nvmet.Keeper // keeps the namespaces that the fabric declares of this host; nil: none are
 
 	OnReport func(error) // receives what came of each report; nil: nobody does. Called by one goroutine
 }
@@ -150,7 +153,10 @@ func (t *Target) Run(ctx context.Context) error {
 		t.config.Logger.Warn("the rings wanted of this target are not known, waiting for the control "+
 			"plane", "error", err)
 	} else {
-		t.wanted = recalled
+		t.wanted = recalled.GetRings()
+		if recalled != nil {
+			t.declareNamespaces(recalled)
+		}
 	}
 	workers.Go(func() { t.followSpecs(ctx) })
 	workers.Go(func() { t.watchMedia(ctx) })
@@ -203,6 +209,7 @@ func (t *Target) applyWanted(message *api.WatchRingsResponse) {
 	t.mutex.Lock()
 	t.wanted = message.Rings
 	t.mutex.Unlock()
+	t.declareNamespaces(message)
 	t.requestReport()
 }
 
@@ -262,7 +269,9 @@ func isNews(before, after []Ring) bool {
 func (t *Target) report(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
-	state := &api.TargetState{Agent: t.agent(), ReportTime: timestamppb.Now(), Media: t.Media()}
+	state := &api.TargetState{
+		Agent: t.agent(), ReportTime: timestamppb.Now(), Media: t.Media(), Namespaces: t.namespaces(),
+	}
 	for _, ring := range t.Rings() {
 		state.Rings = append(state.Rings, ring.State)
 	}

@@ -236,7 +236,8 @@ type TargetAgent struct {
 	Alive bool                   `protobuf:"varint,2,opt,name=alive,proto3" json:"alive,omitempty"` // True: it reports.
 	// When its last complete report was received. Absent: never.
 	ReportTime    *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=report_time,json=reportTime,proto3" json:"report_time,omitempty"`
-	Media         []*MediaHealth         `protobuf:"bytes,4,rep,name=media,proto3" json:"media,omitempty"` // Devices below its rings, as far as they report their health.
+	Media         []*MediaHealth         `protobuf:"bytes,4,rep,name=media,proto3" json:"media,omitempty"`           // Devices below its rings, as far as they report their health.
+	Namespaces    []*NamespaceState      `protobuf:"bytes,5,rep,name=namespaces,proto3" json:"namespaces,omitempty"` // Those that are declared of the host, as it reported them.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -295,6 +296,13 @@ func (x *TargetAgent) GetReportTime() *timestamppb.Timestamp {
 func (x *TargetAgent) GetMedia() []*MediaHealth {
 	if x != nil {
 		return x.Media
+	}
+	return nil
+}
+
+func (x *TargetAgent) GetNamespaces() []*NamespaceState {
+	if x != nil {
+		return x.Namespaces
 	}
 	return nil
 }
@@ -3577,13 +3585,16 @@ const file_fabric_proto_rawDesc = "" +
 	"\bpresence\x18\x05 \x01(\x0e2\x13.farlog.v1.PresenceR\bpresence\x12\x1d\n" +
 	"\n" +
 	"ring_count\x18\x06 \x01(\rR\tringCount\x12&\n" +
-	"\x0fring_size_bytes\x18\a \x01(\x04R\rringSizeBytes\"\xb6\x01\n" +
+	"\x0fring_size_bytes\x18\a \x01(\x04R\rringSizeBytes\"\xf1\x01\n" +
 	"\vTargetAgent\x12&\n" +
 	"\x05agent\x18\x01 \x01(\v2\x10.farlog.v1.AgentR\x05agent\x12\x14\n" +
 	"\x05alive\x18\x02 \x01(\bR\x05alive\x12;\n" +
 	"\vreport_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"reportTime\x12,\n" +
-	"\x05media\x18\x04 \x03(\v2\x16.farlog.v1.MediaHealthR\x05media\"\xe4\x01\n" +
+	"\x05media\x18\x04 \x03(\v2\x16.farlog.v1.MediaHealthR\x05media\x129\n" +
+	"\n" +
+	"namespaces\x18\x05 \x03(\v2\x19.farlog.v1.NamespaceStateR\n" +
+	"namespaces\"\xe4\x01\n" +
 	"\x05Drain\x12\x12\n" +
 	"\x04host\x18\x01 \x01(\tR\x04host\x12(\n" +
 	"\x04spec\x18\x02 \x01(\v2\x14.farlog.v1.DrainSpecR\x04spec\x12\x1a\n" +
@@ -3942,14 +3953,15 @@ var file_fabric_proto_goTypes = []any{
 	(*Agent)(nil),                 // 54: farlog.v1.Agent
 	(*timestamppb.Timestamp)(nil), // 55: google.protobuf.Timestamp
 	(*MediaHealth)(nil),           // 56: farlog.v1.MediaHealth
-	(*DrainSpec)(nil),             // 57: farlog.v1.DrainSpec
-	(*DrainProgress)(nil),         // 58: farlog.v1.DrainProgress
-	(*FieldChange)(nil),           // 59: farlog.v1.FieldChange
-	(*RingState)(nil),             // 60: farlog.v1.RingState
-	(GrantRole)(0),                // 61: farlog.v1.GrantRole
-	(*Holder)(nil),                // 62: farlog.v1.Holder
-	(*HostState)(nil),             // 63: farlog.v1.HostState
-	(*durationpb.Duration)(nil),   // 64: google.protobuf.Duration
+	(*NamespaceState)(nil),        // 57: farlog.v1.NamespaceState
+	(*DrainSpec)(nil),             // 58: farlog.v1.DrainSpec
+	(*DrainProgress)(nil),         // 59: farlog.v1.DrainProgress
+	(*FieldChange)(nil),           // 60: farlog.v1.FieldChange
+	(*RingState)(nil),             // 61: farlog.v1.RingState
+	(GrantRole)(0),                // 62: farlog.v1.GrantRole
+	(*Holder)(nil),                // 63: farlog.v1.Holder
+	(*HostState)(nil),             // 64: farlog.v1.HostState
+	(*durationpb.Duration)(nil),   // 65: google.protobuf.Duration
 }
 var file_fabric_proto_depIdxs = []int32{
 	53, // 0: farlog.v1.Target.spec:type_name -> farlog.v1.TargetSpec
@@ -3958,104 +3970,105 @@ var file_fabric_proto_depIdxs = []int32{
 	54, // 3: farlog.v1.TargetAgent.agent:type_name -> farlog.v1.Agent
 	55, // 4: farlog.v1.TargetAgent.report_time:type_name -> google.protobuf.Timestamp
 	56, // 5: farlog.v1.TargetAgent.media:type_name -> farlog.v1.MediaHealth
-	57, // 6: farlog.v1.Drain.spec:type_name -> farlog.v1.DrainSpec
-	5,  // 7: farlog.v1.Drain.agents:type_name -> farlog.v1.DrainAgent
-	0,  // 8: farlog.v1.Drain.presence:type_name -> farlog.v1.Presence
-	54, // 9: farlog.v1.DrainAgent.agent:type_name -> farlog.v1.Agent
-	55, // 10: farlog.v1.DrainAgent.report_time:type_name -> google.protobuf.Timestamp
-	58, // 11: farlog.v1.DrainAgent.progress:type_name -> farlog.v1.DrainProgress
-	0,  // 12: farlog.v1.ListTargetsRequest.presence:type_name -> farlog.v1.Presence
-	2,  // 13: farlog.v1.ListTargetsResponse.targets:type_name -> farlog.v1.Target
-	2,  // 14: farlog.v1.GetTargetResponse.target:type_name -> farlog.v1.Target
-	53, // 15: farlog.v1.CreateTargetRequest.spec:type_name -> farlog.v1.TargetSpec
-	2,  // 16: farlog.v1.CreateTargetResponse.target:type_name -> farlog.v1.Target
-	53, // 17: farlog.v1.UpdateTargetRequest.spec:type_name -> farlog.v1.TargetSpec
-	2,  // 18: farlog.v1.UpdateTargetResponse.target:type_name -> farlog.v1.Target
-	59, // 19: farlog.v1.UpdateTargetResponse.fields:type_name -> farlog.v1.FieldChange
-	2,  // 20: farlog.v1.DeleteTargetResponse.target:type_name -> farlog.v1.Target
-	2,  // 21: farlog.v1.WatchTargetsResponse.targets:type_name -> farlog.v1.Target
-	0,  // 22: farlog.v1.ListDrainsRequest.presence:type_name -> farlog.v1.Presence
-	4,  // 23: farlog.v1.ListDrainsResponse.drains:type_name -> farlog.v1.Drain
-	4,  // 24: farlog.v1.GetDrainResponse.drain:type_name -> farlog.v1.Drain
-	57, // 25: farlog.v1.CreateDrainRequest.spec:type_name -> farlog.v1.DrainSpec
-	4,  // 26: farlog.v1.CreateDrainResponse.drain:type_name -> farlog.v1.Drain
-	57, // 27: farlog.v1.UpdateDrainRequest.spec:type_name -> farlog.v1.DrainSpec
-	4,  // 28: farlog.v1.UpdateDrainResponse.drain:type_name -> farlog.v1.Drain
-	59, // 29: farlog.v1.UpdateDrainResponse.fields:type_name -> farlog.v1.FieldChange
-	4,  // 30: farlog.v1.DeleteDrainResponse.drain:type_name -> farlog.v1.Drain
-	4,  // 31: farlog.v1.WatchDrainsResponse.drains:type_name -> farlog.v1.Drain
-	60, // 32: farlog.v1.RegionInfo.state:type_name -> farlog.v1.RingState
-	30, // 33: farlog.v1.ListRegionsResponse.regions:type_name -> farlog.v1.RegionInfo
-	30, // 34: farlog.v1.WatchRegionsResponse.regions:type_name -> farlog.v1.RegionInfo
-	61, // 35: farlog.v1.GrantInfo.role:type_name -> farlog.v1.GrantRole
-	62, // 36: farlog.v1.GrantInfo.holder:type_name -> farlog.v1.Holder
-	55, // 37: farlog.v1.GrantInfo.grant_time:type_name -> google.protobuf.Timestamp
-	55, // 38: farlog.v1.GrantInfo.expire_time:type_name -> google.protobuf.Timestamp
-	61, // 39: farlog.v1.ListGrantsRequest.role:type_name -> farlog.v1.GrantRole
-	35, // 40: farlog.v1.ListGrantsResponse.grants:type_name -> farlog.v1.GrantInfo
-	61, // 41: farlog.v1.WatchGrantsRequest.role:type_name -> farlog.v1.GrantRole
-	35, // 42: farlog.v1.WatchGrantsResponse.grants:type_name -> farlog.v1.GrantInfo
-	62, // 43: farlog.v1.EpochInfo.holder:type_name -> farlog.v1.Holder
-	55, // 44: farlog.v1.EpochInfo.holder_grant_time:type_name -> google.protobuf.Timestamp
-	43, // 45: farlog.v1.EpochInfo.members:type_name -> farlog.v1.MemberEpoch
-	41, // 46: farlog.v1.EpochInfo.past:type_name -> farlog.v1.PastEpoch
-	62, // 47: farlog.v1.PastEpoch.holder:type_name -> farlog.v1.Holder
-	55, // 48: farlog.v1.PastEpoch.grant_time:type_name -> google.protobuf.Timestamp
-	55, // 49: farlog.v1.PastEpoch.end_time:type_name -> google.protobuf.Timestamp
-	1,  // 50: farlog.v1.PastEpoch.end:type_name -> farlog.v1.EpochEnd
-	41, // 51: farlog.v1.PastEpochs.epochs:type_name -> farlog.v1.PastEpoch
-	55, // 52: farlog.v1.MemberEpoch.open_time:type_name -> google.protobuf.Timestamp
-	40, // 53: farlog.v1.ListEpochsResponse.epochs:type_name -> farlog.v1.EpochInfo
-	40, // 54: farlog.v1.WatchEpochsResponse.epochs:type_name -> farlog.v1.EpochInfo
-	63, // 55: farlog.v1.ListHostsResponse.hosts:type_name -> farlog.v1.HostState
-	63, // 56: farlog.v1.ReportHostRequest.state:type_name -> farlog.v1.HostState
-	64, // 57: farlog.v1.ReportHostResponse.interval:type_name -> google.protobuf.Duration
-	52, // 58: farlog.v1.ReportHostResponse.listeners:type_name -> farlog.v1.ListenerAddress
-	6,  // 59: farlog.v1.FabricService.ListTargets:input_type -> farlog.v1.ListTargetsRequest
-	8,  // 60: farlog.v1.FabricService.GetTarget:input_type -> farlog.v1.GetTargetRequest
-	10, // 61: farlog.v1.FabricService.CreateTarget:input_type -> farlog.v1.CreateTargetRequest
-	12, // 62: farlog.v1.FabricService.UpdateTarget:input_type -> farlog.v1.UpdateTargetRequest
-	14, // 63: farlog.v1.FabricService.DeleteTarget:input_type -> farlog.v1.DeleteTargetRequest
-	16, // 64: farlog.v1.FabricService.WatchTargets:input_type -> farlog.v1.WatchTargetsRequest
-	18, // 65: farlog.v1.FabricService.ListDrains:input_type -> farlog.v1.ListDrainsRequest
-	20, // 66: farlog.v1.FabricService.GetDrain:input_type -> farlog.v1.GetDrainRequest
-	22, // 67: farlog.v1.FabricService.CreateDrain:input_type -> farlog.v1.CreateDrainRequest
-	24, // 68: farlog.v1.FabricService.UpdateDrain:input_type -> farlog.v1.UpdateDrainRequest
-	26, // 69: farlog.v1.FabricService.DeleteDrain:input_type -> farlog.v1.DeleteDrainRequest
-	28, // 70: farlog.v1.FabricService.WatchDrains:input_type -> farlog.v1.WatchDrainsRequest
-	31, // 71: farlog.v1.FabricService.ListRegions:input_type -> farlog.v1.ListRegionsRequest
-	33, // 72: farlog.v1.FabricService.WatchRegions:input_type -> farlog.v1.WatchRegionsRequest
-	36, // 73: farlog.v1.FabricService.ListGrants:input_type -> farlog.v1.ListGrantsRequest
-	38, // 74: farlog.v1.FabricService.WatchGrants:input_type -> farlog.v1.WatchGrantsRequest
-	44, // 75: farlog.v1.FabricService.ListEpochs:input_type -> farlog.v1.ListEpochsRequest
-	46, // 76: farlog.v1.FabricService.WatchEpochs:input_type -> farlog.v1.WatchEpochsRequest
-	48, // 77: farlog.v1.FabricService.ListHosts:input_type -> farlog.v1.ListHostsRequest
-	50, // 78: farlog.v1.HostService.ReportHost:input_type -> farlog.v1.ReportHostRequest
-	7,  // 79: farlog.v1.FabricService.ListTargets:output_type -> farlog.v1.ListTargetsResponse
-	9,  // 80: farlog.v1.FabricService.GetTarget:output_type -> farlog.v1.GetTargetResponse
-	11, // 81: farlog.v1.FabricService.CreateTarget:output_type -> farlog.v1.CreateTargetResponse
-	13, // 82: farlog.v1.FabricService.UpdateTarget:output_type -> farlog.v1.UpdateTargetResponse
-	15, // 83: farlog.v1.FabricService.DeleteTarget:output_type -> farlog.v1.DeleteTargetResponse
-	17, // 84: farlog.v1.FabricService.WatchTargets:output_type -> farlog.v1.WatchTargetsResponse
-	19, // 85: farlog.v1.FabricService.ListDrains:output_type -> farlog.v1.ListDrainsResponse
-	21, // 86: farlog.v1.FabricService.GetDrain:output_type -> farlog.v1.GetDrainResponse
-	23, // 87: farlog.v1.FabricService.CreateDrain:output_type -> farlog.v1.CreateDrainResponse
-	25, // 88: farlog.v1.FabricService.UpdateDrain:output_type -> farlog.v1.UpdateDrainResponse
-	27, // 89: farlog.v1.FabricService.DeleteDrain:output_type -> farlog.v1.DeleteDrainResponse
-	29, // 90: farlog.v1.FabricService.WatchDrains:output_type -> farlog.v1.WatchDrainsResponse
-	32, // 91: farlog.v1.FabricService.ListRegions:output_type -> farlog.v1.ListRegionsResponse
-	34, // 92: farlog.v1.FabricService.WatchRegions:output_type -> farlog.v1.WatchRegionsResponse
-	37, // 93: farlog.v1.FabricService.ListGrants:output_type -> farlog.v1.ListGrantsResponse
-	39, // 94: farlog.v1.FabricService.WatchGrants:output_type -> farlog.v1.WatchGrantsResponse
-	45, // 95: farlog.v1.FabricService.ListEpochs:output_type -> farlog.v1.ListEpochsResponse
-	47, // 96: farlog.v1.FabricService.WatchEpochs:output_type -> farlog.v1.WatchEpochsResponse
-	49, // 97: farlog.v1.FabricService.ListHosts:output_type -> farlog.v1.ListHostsResponse
-	51, // 98: farlog.v1.HostService.ReportHost:output_type -> farlog.v1.ReportHostResponse
-	79, // [79:99] is the sub-list for method output_type
-	59, // [59:79] is the sub-list for method input_type
-	59, // [59:59] is the sub-list for extension type_name
-	59, // [59:59] is the sub-list for extension extendee
-	0,  // [0:59] is the sub-list for field type_name
+	57, // 6: farlog.v1.TargetAgent.namespaces:type_name -> farlog.v1.NamespaceState
+	58, // 7: farlog.v1.Drain.spec:type_name -> farlog.v1.DrainSpec
+	5,  // 8: farlog.v1.Drain.agents:type_name -> farlog.v1.DrainAgent
+	0,  // 9: farlog.v1.Drain.presence:type_name -> farlog.v1.Presence
+	54, // 10: farlog.v1.DrainAgent.agent:type_name -> farlog.v1.Agent
+	55, // 11: farlog.v1.DrainAgent.report_time:type_name -> google.protobuf.Timestamp
+	59, // 12: farlog.v1.DrainAgent.progress:type_name -> farlog.v1.DrainProgress
+	0,  // 13: farlog.v1.ListTargetsRequest.presence:type_name -> farlog.v1.Presence
+	2,  // 14: farlog.v1.ListTargetsResponse.targets:type_name -> farlog.v1.Target
+	2,  // 15: farlog.v1.GetTargetResponse.target:type_name -> farlog.v1.Target
+	53, // 16: farlog.v1.CreateTargetRequest.spec:type_name -> farlog.v1.TargetSpec
+	2,  // 17: farlog.v1.CreateTargetResponse.target:type_name -> farlog.v1.Target
+	53, // 18: farlog.v1.UpdateTargetRequest.spec:type_name -> farlog.v1.TargetSpec
+	2,  // 19: farlog.v1.UpdateTargetResponse.target:type_name -> farlog.v1.Target
+	60, // 20: farlog.v1.UpdateTargetResponse.fields:type_name -> farlog.v1.FieldChange
+	2,  // 21: farlog.v1.DeleteTargetResponse.target:type_name -> farlog.v1.Target
+	2,  // 22: farlog.v1.WatchTargetsResponse.targets:type_name -> farlog.v1.Target
+	0,  // 23: farlog.v1.ListDrainsRequest.presence:type_name -> farlog.v1.Presence
+	4,  // 24: farlog.v1.ListDrainsResponse.drains:type_name -> farlog.v1.Drain
+	4,  // 25: farlog.v1.GetDrainResponse.drain:type_name -> farlog.v1.Drain
+	58, // 26: farlog.v1.CreateDrainRequest.spec:type_name -> farlog.v1.DrainSpec
+	4,  // 27: farlog.v1.CreateDrainResponse.drain:type_name -> farlog.v1.Drain
+	58, // 28: farlog.v1.UpdateDrainRequest.spec:type_name -> farlog.v1.DrainSpec
+	4,  // 29: farlog.v1.UpdateDrainResponse.drain:type_name -> farlog.v1.Drain
+	60, // 30: farlog.v1.UpdateDrainResponse.fields:type_name -> farlog.v1.FieldChange
+	4,  // 31: farlog.v1.DeleteDrainResponse.drain:type_name -> farlog.v1.Drain
+	4,  // 32: farlog.v1.WatchDrainsResponse.drains:type_name -> farlog.v1.Drain
+	61, // 33: farlog.v1.RegionInfo.state:type_name -> farlog.v1.RingState
+	30, // 34: farlog.v1.ListRegionsResponse.regions:type_name -> farlog.v1.RegionInfo
+	30, // 35: farlog.v1.WatchRegionsResponse.regions:type_name -> farlog.v1.RegionInfo
+	62, // 36: farlog.v1.GrantInfo.role:type_name -> farlog.v1.GrantRole
+	63, // 37: farlog.v1.GrantInfo.holder:type_name -> farlog.v1.Holder
+	55, // 38: farlog.v1.GrantInfo.grant_time:type_name -> google.protobuf.Timestamp
+	55, // 39: farlog.v1.GrantInfo.expire_time:type_name -> google.protobuf.Timestamp
+	62, // 40: farlog.v1.ListGrantsRequest.role:type_name -> farlog.v1.GrantRole
+	35, // 41: farlog.v1.ListGrantsResponse.grants:type_name -> farlog.v1.GrantInfo
+	62, // 42: farlog.v1.WatchGrantsRequest.role:type_name -> farlog.v1.GrantRole
+	35, // 43: farlog.v1.WatchGrantsResponse.grants:type_name -> farlog.v1.GrantInfo
+	63, // 44: farlog.v1.EpochInfo.holder:type_name -> farlog.v1.Holder
+	55, // 45: farlog.v1.EpochInfo.holder_grant_time:type_name -> google.protobuf.Timestamp
+	43, // 46: farlog.v1.EpochInfo.members:type_name -> farlog.v1.MemberEpoch
+	41, // 47: farlog.v1.EpochInfo.past:type_name -> farlog.v1.PastEpoch
+	63, // 48: farlog.v1.PastEpoch.holder:type_name -> farlog.v1.Holder
+	55, // 49: farlog.v1.PastEpoch.grant_time:type_name -> google.protobuf.Timestamp
+	55, // 50: farlog.v1.PastEpoch.end_time:type_name -> google.protobuf.Timestamp
+	1,  // 51: farlog.v1.PastEpoch.end:type_name -> farlog.v1.EpochEnd
+	41, // 52: farlog.v1.PastEpochs.epochs:type_name -> farlog.v1.PastEpoch
+	55, // 53: farlog.v1.MemberEpoch.open_time:type_name -> google.protobuf.Timestamp
+	40, // 54: farlog.v1.ListEpochsResponse.epochs:type_name -> farlog.v1.EpochInfo
+	40, // 55: farlog.v1.WatchEpochsResponse.epochs:type_name -> farlog.v1.EpochInfo
+	64, // 56: farlog.v1.ListHostsResponse.hosts:type_name -> farlog.v1.HostState
+	64, // 57: farlog.v1.ReportHostRequest.state:type_name -> farlog.v1.HostState
+	65, // 58: farlog.v1.ReportHostResponse.interval:type_name -> google.protobuf.Duration
+	52, // 59: farlog.v1.ReportHostResponse.listeners:type_name -> farlog.v1.ListenerAddress
+	6,  // 60: farlog.v1.FabricService.ListTargets:input_type -> farlog.v1.ListTargetsRequest
+	8,  // 61: farlog.v1.FabricService.GetTarget:input_type -> farlog.v1.GetTargetRequest
+	10, // 62: farlog.v1.FabricService.CreateTarget:input_type -> farlog.v1.CreateTargetRequest
+	12, // 63: farlog.v1.FabricService.UpdateTarget:input_type -> farlog.v1.UpdateTargetRequest
+	14, // 64: farlog.v1.FabricService.DeleteTarget:input_type -> farlog.v1.DeleteTargetRequest
+	16, // 65: farlog.v1.FabricService.WatchTargets:input_type -> farlog.v1.WatchTargetsRequest
+	18, // 66: farlog.v1.FabricService.ListDrains:input_type -> farlog.v1.ListDrainsRequest
+	20, // 67: farlog.v1.FabricService.GetDrain:input_type -> farlog.v1.GetDrainRequest
+	22, // 68: farlog.v1.FabricService.CreateDrain:input_type -> farlog.v1.CreateDrainRequest
+	24, // 69: farlog.v1.FabricService.UpdateDrain:input_type -> farlog.v1.UpdateDrainRequest
+	26, // 70: farlog.v1.FabricService.DeleteDrain:input_type -> farlog.v1.DeleteDrainRequest
+	28, // 71: farlog.v1.FabricService.WatchDrains:input_type -> farlog.v1.WatchDrainsRequest
+	31, // 72: farlog.v1.FabricService.ListRegions:input_type -> farlog.v1.ListRegionsRequest
+	33, // 73: farlog.v1.FabricService.WatchRegions:input_type -> farlog.v1.WatchRegionsRequest
+	36, // 74: farlog.v1.FabricService.ListGrants:input_type -> farlog.v1.ListGrantsRequest
+	38, // 75: farlog.v1.FabricService.WatchGrants:input_type -> farlog.v1.WatchGrantsRequest
+	44, // 76: farlog.v1.FabricService.ListEpochs:input_type -> farlog.v1.ListEpochsRequest
+	46, // 77: farlog.v1.FabricService.WatchEpochs:input_type -> farlog.v1.WatchEpochsRequest
+	48, // 78: farlog.v1.FabricService.ListHosts:input_type -> farlog.v1.ListHostsRequest
+	50, // 79: farlog.v1.HostService.ReportHost:input_type -> farlog.v1.ReportHostRequest
+	7,  // 80: farlog.v1.FabricService.ListTargets:output_type -> farlog.v1.ListTargetsResponse
+	9,  // 81: farlog.v1.FabricService.GetTarget:output_type -> farlog.v1.GetTargetResponse
+	11, // 82: farlog.v1.FabricService.CreateTarget:output_type -> farlog.v1.CreateTargetResponse
+	13, // 83: farlog.v1.FabricService.UpdateTarget:output_type -> farlog.v1.UpdateTargetResponse
+	15, // 84: farlog.v1.FabricService.DeleteTarget:output_type -> farlog.v1.DeleteTargetResponse
+	17, // 85: farlog.v1.FabricService.WatchTargets:output_type -> farlog.v1.WatchTargetsResponse
+	19, // 86: farlog.v1.FabricService.ListDrains:output_type -> farlog.v1.ListDrainsResponse
+	21, // 87: farlog.v1.FabricService.GetDrain:output_type -> farlog.v1.GetDrainResponse
+	23, // 88: farlog.v1.FabricService.CreateDrain:output_type -> farlog.v1.CreateDrainResponse
+	25, // 89: farlog.v1.FabricService.UpdateDrain:output_type -> farlog.v1.UpdateDrainResponse
+	27, // 90: farlog.v1.FabricService.DeleteDrain:output_type -> farlog.v1.DeleteDrainResponse
+	29, // 91: farlog.v1.FabricService.WatchDrains:output_type -> farlog.v1.WatchDrainsResponse
+	32, // 92: farlog.v1.FabricService.ListRegions:output_type -> farlog.v1.ListRegionsResponse
+	34, // 93: farlog.v1.FabricService.WatchRegions:output_type -> farlog.v1.WatchRegionsResponse
+	37, // 94: farlog.v1.FabricService.ListGrants:output_type -> farlog.v1.ListGrantsResponse
+	39, // 95: farlog.v1.FabricService.WatchGrants:output_type -> farlog.v1.WatchGrantsResponse
+	45, // 96: farlog.v1.FabricService.ListEpochs:output_type -> farlog.v1.ListEpochsResponse
+	47, // 97: farlog.v1.FabricService.WatchEpochs:output_type -> farlog.v1.WatchEpochsResponse
+	49, // 98: farlog.v1.FabricService.ListHosts:output_type -> farlog.v1.ListHostsResponse
+	51, // 99: farlog.v1.HostService.ReportHost:output_type -> farlog.v1.ReportHostResponse
+	80, // [80:100] is the sub-list for method output_type
+	60, // [60:80] is the sub-list for method input_type
+	60, // [60:60] is the sub-list for extension type_name
+	60, // [60:60] is the sub-list for extension extendee
+	0,  // [0:60] is the sub-list for field type_name
 }
 
 func init() { file_fabric_proto_init() }

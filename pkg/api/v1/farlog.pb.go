@@ -148,6 +148,59 @@ func (Policy) EnumDescriptor() ([]byte, []int) {
 	return file_farlog_proto_rawDescGZIP(), []int{1}
 }
 
+// Authentication is who authenticates itself when a host connects. The target generates the keys.
+type Authentication int32
+
+const (
+	Authentication_AUTHENTICATION_UNSPECIFIED Authentication = 0
+	Authentication_AUTHENTICATION_BOTH        Authentication = 1 // The host and the target.
+	Authentication_AUTHENTICATION_HOST        Authentication = 2 // The host.
+	Authentication_AUTHENTICATION_NONE        Authentication = 3 // Nobody: the host is admitted by its NQN, which anybody can state.
+)
+
+// Enum value maps for Authentication.
+var (
+	Authentication_name = map[int32]string{
+		0: "AUTHENTICATION_UNSPECIFIED",
+		1: "AUTHENTICATION_BOTH",
+		2: "AUTHENTICATION_HOST",
+		3: "AUTHENTICATION_NONE",
+	}
+	Authentication_value = map[string]int32{
+		"AUTHENTICATION_UNSPECIFIED": 0,
+		"AUTHENTICATION_BOTH":        1,
+		"AUTHENTICATION_HOST":        2,
+		"AUTHENTICATION_NONE":        3,
+	}
+)
+
+func (x Authentication) Enum() *Authentication {
+	p := new(Authentication)
+	*p = x
+	return p
+}
+
+func (x Authentication) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Authentication) Descriptor() protoreflect.EnumDescriptor {
+	return file_farlog_proto_enumTypes[2].Descriptor()
+}
+
+func (Authentication) Type() protoreflect.EnumType {
+	return &file_farlog_proto_enumTypes[2]
+}
+
+func (x Authentication) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Authentication.Descriptor instead.
+func (Authentication) EnumDescriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{2}
+}
+
 // LegPolicy is what happens to a record that the stream of a leg does not take within the deadline, because it is
 // full, unreachable or without a writer. The numbers are those of enum farlog_route_policy in route.h, plus 1.
 type LegPolicy int32
@@ -191,11 +244,11 @@ func (x LegPolicy) String() string {
 }
 
 func (LegPolicy) Descriptor() protoreflect.EnumDescriptor {
-	return file_farlog_proto_enumTypes[2].Descriptor()
+	return file_farlog_proto_enumTypes[3].Descriptor()
 }
 
 func (LegPolicy) Type() protoreflect.EnumType {
-	return &file_farlog_proto_enumTypes[2]
+	return &file_farlog_proto_enumTypes[3]
 }
 
 func (x LegPolicy) Number() protoreflect.EnumNumber {
@@ -204,7 +257,7 @@ func (x LegPolicy) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use LegPolicy.Descriptor instead.
 func (LegPolicy) EnumDescriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{2}
+	return file_farlog_proto_rawDescGZIP(), []int{3}
 }
 
 // GrantRole is what a grant of a remote ring lets its holder do.
@@ -244,11 +297,11 @@ func (x GrantRole) String() string {
 }
 
 func (GrantRole) Descriptor() protoreflect.EnumDescriptor {
-	return file_farlog_proto_enumTypes[3].Descriptor()
+	return file_farlog_proto_enumTypes[4].Descriptor()
 }
 
 func (GrantRole) Type() protoreflect.EnumType {
-	return &file_farlog_proto_enumTypes[3]
+	return &file_farlog_proto_enumTypes[4]
 }
 
 func (x GrantRole) Number() protoreflect.EnumNumber {
@@ -257,7 +310,7 @@ func (x GrantRole) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use GrantRole.Descriptor instead.
 func (GrantRole) EnumDescriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{3}
+	return file_farlog_proto_rawDescGZIP(), []int{4}
 }
 
 // DeletionStage is how far the deletion of a stream has come.
@@ -298,11 +351,11 @@ func (x DeletionStage) String() string {
 }
 
 func (DeletionStage) Descriptor() protoreflect.EnumDescriptor {
-	return file_farlog_proto_enumTypes[4].Descriptor()
+	return file_farlog_proto_enumTypes[5].Descriptor()
 }
 
 func (DeletionStage) Type() protoreflect.EnumType {
-	return &file_farlog_proto_enumTypes[4]
+	return &file_farlog_proto_enumTypes[5]
 }
 
 func (x DeletionStage) Number() protoreflect.EnumNumber {
@@ -311,7 +364,7 @@ func (x DeletionStage) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use DeletionStage.Descriptor instead.
 func (DeletionStage) EnumDescriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{4}
+	return file_farlog_proto_rawDescGZIP(), []int{5}
 }
 
 // Condition is the state of a stream. Of several that apply the worst is given. StreamStatus.reason says why.
@@ -378,11 +431,11 @@ func (x Condition) String() string {
 }
 
 func (Condition) Descriptor() protoreflect.EnumDescriptor {
-	return file_farlog_proto_enumTypes[5].Descriptor()
+	return file_farlog_proto_enumTypes[6].Descriptor()
 }
 
 func (Condition) Type() protoreflect.EnumType {
-	return &file_farlog_proto_enumTypes[5]
+	return &file_farlog_proto_enumTypes[6]
 }
 
 func (x Condition) Number() protoreflect.EnumNumber {
@@ -391,7 +444,7 @@ func (x Condition) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Condition.Descriptor instead.
 func (Condition) EnumDescriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{5}
+	return file_farlog_proto_rawDescGZIP(), []int{6}
 }
 
 // StreamSpec is what an operator declares of a stream. Zero means the default; answers have every default filled in,
@@ -597,8 +650,12 @@ type TargetSpec struct {
 	Site string `protobuf:"bytes,5,opt,name=site,proto3" json:"site,omitempty"`
 	// No further ring is placed on a host with a device that has used more of its rated endurance. 0: no limit.
 	WearLimitPercent uint32 `protobuf:"varint,6,opt,name=wear_limit_percent,json=wearLimitPercent,proto3" json:"wear_limit_percent,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// What the target exports to other hosts by NVMe over fabrics. It needs ports.
+	Namespaces []*Namespace `protobuf:"bytes,7,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
+	// Where the target exports each of its namespaces.
+	Ports         []*NamespacePort `protobuf:"bytes,8,rep,name=ports,proto3" json:"ports,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TargetSpec) Reset() {
@@ -673,6 +730,228 @@ func (x *TargetSpec) GetWearLimitPercent() uint32 {
 	return 0
 }
 
+func (x *TargetSpec) GetNamespaces() []*Namespace {
+	if x != nil {
+		return x.Namespaces
+	}
+	return nil
+}
+
+func (x *TargetSpec) GetPorts() []*NamespacePort {
+	if x != nil {
+		return x.Ports
+	}
+	return nil
+}
+
+// Namespace is a block device that a target exports by the kernel's NVMe target: namespace 1 of a subsystem of its own.
+type Namespace struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Key among the namespaces of the host.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Path of a block device on the target's host, or of a plain file. No other namespace has it.
+	Device string `protobuf:"bytes,2,opt,name=device,proto3" json:"device,omitempty"`
+	// NQN of its subsystem. No other namespace has it, of any host.
+	Subsystem string `protobuf:"bytes,3,opt,name=subsystem,proto3" json:"subsystem,omitempty"`
+	// Hosts that may connect; no other host may.
+	Hosts []*NamespaceHost `protobuf:"bytes,4,rep,name=hosts,proto3" json:"hosts,omitempty"`
+	// True: where the kernel has no reservations, a host from which a ring was taken over is evicted.
+	Evict         bool `protobuf:"varint,5,opt,name=evict,proto3" json:"evict,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Namespace) Reset() {
+	*x = Namespace{}
+	mi := &file_farlog_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Namespace) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Namespace) ProtoMessage() {}
+
+func (x *Namespace) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Namespace.ProtoReflect.Descriptor instead.
+func (*Namespace) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Namespace) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Namespace) GetDevice() string {
+	if x != nil {
+		return x.Device
+	}
+	return ""
+}
+
+func (x *Namespace) GetSubsystem() string {
+	if x != nil {
+		return x.Subsystem
+	}
+	return ""
+}
+
+func (x *Namespace) GetHosts() []*NamespaceHost {
+	if x != nil {
+		return x.Hosts
+	}
+	return nil
+}
+
+func (x *Namespace) GetEvict() bool {
+	if x != nil {
+		return x.Evict
+	}
+	return false
+}
+
+// NamespaceHost is a host that may connect to a namespace.
+type NamespaceHost struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its NQN, as in /etc/nvme/hostnqn there.
+	Nqn string `protobuf:"bytes,1,opt,name=nqn,proto3" json:"nqn,omitempty"`
+	// Name of the host, as its host agent or drain reports it. Empty: a host without either.
+	Host string `protobuf:"bytes,2,opt,name=host,proto3" json:"host,omitempty"`
+	// How it authenticates itself (DH-HMAC-CHAP). UNSPECIFIED: BOTH. All namespaces of a target state it alike.
+	Auth          Authentication `protobuf:"varint,3,opt,name=auth,proto3,enum=farlog.v1.Authentication" json:"auth,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NamespaceHost) Reset() {
+	*x = NamespaceHost{}
+	mi := &file_farlog_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NamespaceHost) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NamespaceHost) ProtoMessage() {}
+
+func (x *NamespaceHost) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NamespaceHost.ProtoReflect.Descriptor instead.
+func (*NamespaceHost) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *NamespaceHost) GetNqn() string {
+	if x != nil {
+		return x.Nqn
+	}
+	return ""
+}
+
+func (x *NamespaceHost) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *NamespaceHost) GetAuth() Authentication {
+	if x != nil {
+		return x.Auth
+	}
+	return Authentication_AUTHENTICATION_UNSPECIFIED
+}
+
+// NamespacePort is an address at which hosts connect to the namespaces of a target.
+type NamespacePort struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Transport string                 `protobuf:"bytes,1,opt,name=transport,proto3" json:"transport,omitempty"`
+	// An address of the target's host.
+	Address       string `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
+	Service       uint32 `protobuf:"varint,3,opt,name=service,proto3" json:"service,omitempty"` // 0: 4420.
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NamespacePort) Reset() {
+	*x = NamespacePort{}
+	mi := &file_farlog_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NamespacePort) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NamespacePort) ProtoMessage() {}
+
+func (x *NamespacePort) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NamespacePort.ProtoReflect.Descriptor instead.
+func (*NamespacePort) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *NamespacePort) GetTransport() string {
+	if x != nil {
+		return x.Transport
+	}
+	return ""
+}
+
+func (x *NamespacePort) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *NamespacePort) GetService() uint32 {
+	if x != nil {
+		return x.Service
+	}
+	return 0
+}
+
 // DrainSpec is what an operator declares of the drains on a host. A host without a spec takes any stream.
 type DrainSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -690,7 +969,7 @@ type DrainSpec struct {
 
 func (x *DrainSpec) Reset() {
 	*x = DrainSpec{}
-	mi := &file_farlog_proto_msgTypes[2]
+	mi := &file_farlog_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -702,7 +981,7 @@ func (x *DrainSpec) String() string {
 func (*DrainSpec) ProtoMessage() {}
 
 func (x *DrainSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[2]
+	mi := &file_farlog_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -715,7 +994,7 @@ func (x *DrainSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainSpec.ProtoReflect.Descriptor instead.
 func (*DrainSpec) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{2}
+	return file_farlog_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *DrainSpec) GetHost() string {
@@ -757,7 +1036,7 @@ type ClassRange struct {
 
 func (x *ClassRange) Reset() {
 	*x = ClassRange{}
-	mi := &file_farlog_proto_msgTypes[3]
+	mi := &file_farlog_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -769,7 +1048,7 @@ func (x *ClassRange) String() string {
 func (*ClassRange) ProtoMessage() {}
 
 func (x *ClassRange) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[3]
+	mi := &file_farlog_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -782,7 +1061,7 @@ func (x *ClassRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClassRange.ProtoReflect.Descriptor instead.
 func (*ClassRange) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{3}
+	return file_farlog_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ClassRange) GetFirst() uint32 {
@@ -819,7 +1098,7 @@ type RouteLeg struct {
 
 func (x *RouteLeg) Reset() {
 	*x = RouteLeg{}
-	mi := &file_farlog_proto_msgTypes[4]
+	mi := &file_farlog_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -831,7 +1110,7 @@ func (x *RouteLeg) String() string {
 func (*RouteLeg) ProtoMessage() {}
 
 func (x *RouteLeg) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[4]
+	mi := &file_farlog_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -844,7 +1123,7 @@ func (x *RouteLeg) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouteLeg.ProtoReflect.Descriptor instead.
 func (*RouteLeg) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{4}
+	return file_farlog_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *RouteLeg) GetStream() string {
@@ -906,7 +1185,7 @@ type RouteRule struct {
 
 func (x *RouteRule) Reset() {
 	*x = RouteRule{}
-	mi := &file_farlog_proto_msgTypes[5]
+	mi := &file_farlog_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -918,7 +1197,7 @@ func (x *RouteRule) String() string {
 func (*RouteRule) ProtoMessage() {}
 
 func (x *RouteRule) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[5]
+	mi := &file_farlog_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -931,7 +1210,7 @@ func (x *RouteRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouteRule.ProtoReflect.Descriptor instead.
 func (*RouteRule) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{5}
+	return file_farlog_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RouteRule) GetClasses() []*ClassRange {
@@ -976,7 +1255,7 @@ type RouteSpec struct {
 
 func (x *RouteSpec) Reset() {
 	*x = RouteSpec{}
-	mi := &file_farlog_proto_msgTypes[6]
+	mi := &file_farlog_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -988,7 +1267,7 @@ func (x *RouteSpec) String() string {
 func (*RouteSpec) ProtoMessage() {}
 
 func (x *RouteSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[6]
+	mi := &file_farlog_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1001,7 +1280,7 @@ func (x *RouteSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouteSpec.ProtoReflect.Descriptor instead.
 func (*RouteSpec) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{6}
+	return file_farlog_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RouteSpec) GetName() string {
@@ -1031,7 +1310,7 @@ type Route struct {
 
 func (x *Route) Reset() {
 	*x = Route{}
-	mi := &file_farlog_proto_msgTypes[7]
+	mi := &file_farlog_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1043,7 +1322,7 @@ func (x *Route) String() string {
 func (*Route) ProtoMessage() {}
 
 func (x *Route) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[7]
+	mi := &file_farlog_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1056,7 +1335,7 @@ func (x *Route) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Route.ProtoReflect.Descriptor instead.
 func (*Route) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{7}
+	return file_farlog_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Route) GetSpec() *RouteSpec {
@@ -1102,7 +1381,7 @@ type TenantSpec struct {
 
 func (x *TenantSpec) Reset() {
 	*x = TenantSpec{}
-	mi := &file_farlog_proto_msgTypes[8]
+	mi := &file_farlog_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1114,7 +1393,7 @@ func (x *TenantSpec) String() string {
 func (*TenantSpec) ProtoMessage() {}
 
 func (x *TenantSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[8]
+	mi := &file_farlog_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1127,7 +1406,7 @@ func (x *TenantSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TenantSpec.ProtoReflect.Descriptor instead.
 func (*TenantSpec) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{8}
+	return file_farlog_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *TenantSpec) GetName() string {
@@ -1180,7 +1459,7 @@ type TenantUse struct {
 
 func (x *TenantUse) Reset() {
 	*x = TenantUse{}
-	mi := &file_farlog_proto_msgTypes[9]
+	mi := &file_farlog_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1192,7 +1471,7 @@ func (x *TenantUse) String() string {
 func (*TenantUse) ProtoMessage() {}
 
 func (x *TenantUse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[9]
+	mi := &file_farlog_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1205,7 +1484,7 @@ func (x *TenantUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TenantUse.ProtoReflect.Descriptor instead.
 func (*TenantUse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{9}
+	return file_farlog_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *TenantUse) GetName() string {
@@ -1264,7 +1543,7 @@ type Fabric struct {
 
 func (x *Fabric) Reset() {
 	*x = Fabric{}
-	mi := &file_farlog_proto_msgTypes[10]
+	mi := &file_farlog_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1276,7 +1555,7 @@ func (x *Fabric) String() string {
 func (*Fabric) ProtoMessage() {}
 
 func (x *Fabric) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[10]
+	mi := &file_farlog_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1289,7 +1568,7 @@ func (x *Fabric) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fabric.ProtoReflect.Descriptor instead.
 func (*Fabric) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{10}
+	return file_farlog_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Fabric) GetTargets() []*TargetSpec {
@@ -1343,7 +1622,7 @@ type Stream struct {
 
 func (x *Stream) Reset() {
 	*x = Stream{}
-	mi := &file_farlog_proto_msgTypes[11]
+	mi := &file_farlog_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1355,7 +1634,7 @@ func (x *Stream) String() string {
 func (*Stream) ProtoMessage() {}
 
 func (x *Stream) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[11]
+	mi := &file_farlog_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1368,7 +1647,7 @@ func (x *Stream) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stream.ProtoReflect.Descriptor instead.
 func (*Stream) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{11}
+	return file_farlog_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Stream) GetSpec() *StreamSpec {
@@ -1435,7 +1714,7 @@ type Contract struct {
 
 func (x *Contract) Reset() {
 	*x = Contract{}
-	mi := &file_farlog_proto_msgTypes[12]
+	mi := &file_farlog_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1447,7 +1726,7 @@ func (x *Contract) String() string {
 func (*Contract) ProtoMessage() {}
 
 func (x *Contract) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[12]
+	mi := &file_farlog_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1460,7 +1739,7 @@ func (x *Contract) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Contract.ProtoReflect.Descriptor instead.
 func (*Contract) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{12}
+	return file_farlog_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Contract) GetKind() string {
@@ -1556,7 +1835,7 @@ type RingSpec struct {
 
 func (x *RingSpec) Reset() {
 	*x = RingSpec{}
-	mi := &file_farlog_proto_msgTypes[13]
+	mi := &file_farlog_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1568,7 +1847,7 @@ func (x *RingSpec) String() string {
 func (*RingSpec) ProtoMessage() {}
 
 func (x *RingSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[13]
+	mi := &file_farlog_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1581,7 +1860,7 @@ func (x *RingSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RingSpec.ProtoReflect.Descriptor instead.
 func (*RingSpec) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{13}
+	return file_farlog_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RingSpec) GetTarget() string {
@@ -1659,7 +1938,7 @@ type Replacement struct {
 
 func (x *Replacement) Reset() {
 	*x = Replacement{}
-	mi := &file_farlog_proto_msgTypes[14]
+	mi := &file_farlog_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1671,7 +1950,7 @@ func (x *Replacement) String() string {
 func (*Replacement) ProtoMessage() {}
 
 func (x *Replacement) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[14]
+	mi := &file_farlog_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1684,7 +1963,7 @@ func (x *Replacement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replacement.ProtoReflect.Descriptor instead.
 func (*Replacement) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{14}
+	return file_farlog_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Replacement) GetFormerTarget() string {
@@ -1750,7 +2029,7 @@ type RemoteGrant struct {
 
 func (x *RemoteGrant) Reset() {
 	*x = RemoteGrant{}
-	mi := &file_farlog_proto_msgTypes[15]
+	mi := &file_farlog_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1762,7 +2041,7 @@ func (x *RemoteGrant) String() string {
 func (*RemoteGrant) ProtoMessage() {}
 
 func (x *RemoteGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[15]
+	mi := &file_farlog_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1775,7 +2054,7 @@ func (x *RemoteGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoteGrant.ProtoReflect.Descriptor instead.
 func (*RemoteGrant) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{15}
+	return file_farlog_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RemoteGrant) GetToken() []byte {
@@ -1832,7 +2111,7 @@ type Admission struct {
 
 func (x *Admission) Reset() {
 	*x = Admission{}
-	mi := &file_farlog_proto_msgTypes[16]
+	mi := &file_farlog_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1844,7 +2123,7 @@ func (x *Admission) String() string {
 func (*Admission) ProtoMessage() {}
 
 func (x *Admission) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[16]
+	mi := &file_farlog_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1857,7 +2136,7 @@ func (x *Admission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Admission.ProtoReflect.Descriptor instead.
 func (*Admission) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{16}
+	return file_farlog_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Admission) GetEpochMin() uint32 {
@@ -1931,7 +2210,7 @@ type RingState struct {
 
 func (x *RingState) Reset() {
 	*x = RingState{}
-	mi := &file_farlog_proto_msgTypes[17]
+	mi := &file_farlog_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1943,7 +2222,7 @@ func (x *RingState) String() string {
 func (*RingState) ProtoMessage() {}
 
 func (x *RingState) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[17]
+	mi := &file_farlog_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1956,7 +2235,7 @@ func (x *RingState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RingState.ProtoReflect.Descriptor instead.
 func (*RingState) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{17}
+	return file_farlog_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RingState) GetStream() string {
@@ -2221,7 +2500,7 @@ type Deletion struct {
 
 func (x *Deletion) Reset() {
 	*x = Deletion{}
-	mi := &file_farlog_proto_msgTypes[18]
+	mi := &file_farlog_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2233,7 +2512,7 @@ func (x *Deletion) String() string {
 func (*Deletion) ProtoMessage() {}
 
 func (x *Deletion) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[18]
+	mi := &file_farlog_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2246,7 +2525,7 @@ func (x *Deletion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Deletion.ProtoReflect.Descriptor instead.
 func (*Deletion) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{18}
+	return file_farlog_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Deletion) GetName() string {
@@ -2355,7 +2634,7 @@ type WriterCounters struct {
 
 func (x *WriterCounters) Reset() {
 	*x = WriterCounters{}
-	mi := &file_farlog_proto_msgTypes[19]
+	mi := &file_farlog_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2367,7 +2646,7 @@ func (x *WriterCounters) String() string {
 func (*WriterCounters) ProtoMessage() {}
 
 func (x *WriterCounters) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[19]
+	mi := &file_farlog_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2380,7 +2659,7 @@ func (x *WriterCounters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriterCounters.ProtoReflect.Descriptor instead.
 func (*WriterCounters) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{19}
+	return file_farlog_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *WriterCounters) GetRecords() uint64 {
@@ -2528,7 +2807,7 @@ type Agent struct {
 
 func (x *Agent) Reset() {
 	*x = Agent{}
-	mi := &file_farlog_proto_msgTypes[20]
+	mi := &file_farlog_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2540,7 +2819,7 @@ func (x *Agent) String() string {
 func (*Agent) ProtoMessage() {}
 
 func (x *Agent) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[20]
+	mi := &file_farlog_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2553,7 +2832,7 @@ func (x *Agent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Agent.ProtoReflect.Descriptor instead.
 func (*Agent) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{20}
+	return file_farlog_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Agent) GetId() string {
@@ -2654,7 +2933,7 @@ type NetworkPath struct {
 
 func (x *NetworkPath) Reset() {
 	*x = NetworkPath{}
-	mi := &file_farlog_proto_msgTypes[21]
+	mi := &file_farlog_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2666,7 +2945,7 @@ func (x *NetworkPath) String() string {
 func (*NetworkPath) ProtoMessage() {}
 
 func (x *NetworkPath) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[21]
+	mi := &file_farlog_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2679,7 +2958,7 @@ func (x *NetworkPath) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NetworkPath.ProtoReflect.Descriptor instead.
 func (*NetworkPath) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{21}
+	return file_farlog_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *NetworkPath) GetTarget() string {
@@ -2747,7 +3026,7 @@ type HostState struct {
 
 func (x *HostState) Reset() {
 	*x = HostState{}
-	mi := &file_farlog_proto_msgTypes[22]
+	mi := &file_farlog_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2759,7 +3038,7 @@ func (x *HostState) String() string {
 func (*HostState) ProtoMessage() {}
 
 func (x *HostState) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[22]
+	mi := &file_farlog_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2772,7 +3051,7 @@ func (x *HostState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostState.ProtoReflect.Descriptor instead.
 func (*HostState) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{22}
+	return file_farlog_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *HostState) GetHost() string {
@@ -2817,7 +3096,7 @@ type HostWriter struct {
 
 func (x *HostWriter) Reset() {
 	*x = HostWriter{}
-	mi := &file_farlog_proto_msgTypes[23]
+	mi := &file_farlog_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2829,7 +3108,7 @@ func (x *HostWriter) String() string {
 func (*HostWriter) ProtoMessage() {}
 
 func (x *HostWriter) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[23]
+	mi := &file_farlog_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2842,7 +3121,7 @@ func (x *HostWriter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostWriter.ProtoReflect.Descriptor instead.
 func (*HostWriter) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{23}
+	return file_farlog_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *HostWriter) GetStream() string {
@@ -2894,7 +3173,7 @@ type SlowConsumer struct {
 
 func (x *SlowConsumer) Reset() {
 	*x = SlowConsumer{}
-	mi := &file_farlog_proto_msgTypes[24]
+	mi := &file_farlog_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2906,7 +3185,7 @@ func (x *SlowConsumer) String() string {
 func (*SlowConsumer) ProtoMessage() {}
 
 func (x *SlowConsumer) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[24]
+	mi := &file_farlog_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2919,7 +3198,7 @@ func (x *SlowConsumer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlowConsumer.ProtoReflect.Descriptor instead.
 func (*SlowConsumer) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{24}
+	return file_farlog_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SlowConsumer) GetStream() string {
@@ -2992,7 +3271,7 @@ type Region struct {
 
 func (x *Region) Reset() {
 	*x = Region{}
-	mi := &file_farlog_proto_msgTypes[25]
+	mi := &file_farlog_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3004,7 +3283,7 @@ func (x *Region) String() string {
 func (*Region) ProtoMessage() {}
 
 func (x *Region) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[25]
+	mi := &file_farlog_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3017,7 +3296,7 @@ func (x *Region) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Region.ProtoReflect.Descriptor instead.
 func (*Region) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{25}
+	return file_farlog_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Region) GetUri() string {
@@ -3048,13 +3327,14 @@ type TargetState struct {
 	Rings         []*RingState           `protobuf:"bytes,2,rep,name=rings,proto3" json:"rings,omitempty"`
 	ReportTime    *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=report_time,json=reportTime,proto3" json:"report_time,omitempty"` // When the target made the report.
 	Media         []*MediaHealth         `protobuf:"bytes,4,rep,name=media,proto3" json:"media,omitempty"`                             // Devices below its rings, as far as they report their health.
+	Namespaces    []*NamespaceState      `protobuf:"bytes,5,rep,name=namespaces,proto3" json:"namespaces,omitempty"`                   // Those that are declared of its host.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TargetState) Reset() {
 	*x = TargetState{}
-	mi := &file_farlog_proto_msgTypes[26]
+	mi := &file_farlog_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3066,7 +3346,7 @@ func (x *TargetState) String() string {
 func (*TargetState) ProtoMessage() {}
 
 func (x *TargetState) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[26]
+	mi := &file_farlog_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3079,7 +3359,7 @@ func (x *TargetState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TargetState.ProtoReflect.Descriptor instead.
 func (*TargetState) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{26}
+	return file_farlog_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *TargetState) GetAgent() *Agent {
@@ -3110,6 +3390,108 @@ func (x *TargetState) GetMedia() []*MediaHealth {
 	return nil
 }
 
+func (x *TargetState) GetNamespaces() []*NamespaceState {
+	if x != nil {
+		return x.Namespaces
+	}
+	return nil
+}
+
+// NamespaceState is what a target observed of a namespace that is declared.
+type NamespaceState struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Name      string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`                             // As declared.
+	Subsystem string                 `protobuf:"bytes,2,opt,name=subsystem,proto3" json:"subsystem,omitempty"`                   // As declared.
+	Device    string                 `protobuf:"bytes,3,opt,name=device,proto3" json:"device,omitempty"`                         // As declared.
+	SizeBytes uint64                 `protobuf:"varint,4,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"` // Size of the device. 0: not known.
+	Exported  bool                   `protobuf:"varint,5,opt,name=exported,proto3" json:"exported,omitempty"`                    // True: the kernel exports it at every port.
+	// True: the kernel fences hosts by reservations. False: it has none, or the namespace is not exported.
+	Reservations bool `protobuf:"varint,6,opt,name=reservations,proto3" json:"reservations,omitempty"`
+	// Why it is not exported, in one line with its remedy. Empty: it is.
+	Error         string `protobuf:"bytes,7,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NamespaceState) Reset() {
+	*x = NamespaceState{}
+	mi := &file_farlog_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NamespaceState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NamespaceState) ProtoMessage() {}
+
+func (x *NamespaceState) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NamespaceState.ProtoReflect.Descriptor instead.
+func (*NamespaceState) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *NamespaceState) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *NamespaceState) GetSubsystem() string {
+	if x != nil {
+		return x.Subsystem
+	}
+	return ""
+}
+
+func (x *NamespaceState) GetDevice() string {
+	if x != nil {
+		return x.Device
+	}
+	return ""
+}
+
+func (x *NamespaceState) GetSizeBytes() uint64 {
+	if x != nil {
+		return x.SizeBytes
+	}
+	return 0
+}
+
+func (x *NamespaceState) GetExported() bool {
+	if x != nil {
+		return x.Exported
+	}
+	return false
+}
+
+func (x *NamespaceState) GetReservations() bool {
+	if x != nil {
+		return x.Reservations
+	}
+	return false
+}
+
+func (x *NamespaceState) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
 // MediaHealth is what an NVMe device reports of itself (SMART / Health Information, log page 02h).
 type MediaHealth struct {
 	state               protoimpl.MessageState `protogen:"open.v1"`
@@ -3128,7 +3510,7 @@ type MediaHealth struct {
 
 func (x *MediaHealth) Reset() {
 	*x = MediaHealth{}
-	mi := &file_farlog_proto_msgTypes[27]
+	mi := &file_farlog_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3140,7 +3522,7 @@ func (x *MediaHealth) String() string {
 func (*MediaHealth) ProtoMessage() {}
 
 func (x *MediaHealth) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[27]
+	mi := &file_farlog_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3153,7 +3535,7 @@ func (x *MediaHealth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MediaHealth.ProtoReflect.Descriptor instead.
 func (*MediaHealth) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{27}
+	return file_farlog_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *MediaHealth) GetDevice() string {
@@ -3218,7 +3600,7 @@ type DrainState struct {
 
 func (x *DrainState) Reset() {
 	*x = DrainState{}
-	mi := &file_farlog_proto_msgTypes[28]
+	mi := &file_farlog_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3230,7 +3612,7 @@ func (x *DrainState) String() string {
 func (*DrainState) ProtoMessage() {}
 
 func (x *DrainState) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[28]
+	mi := &file_farlog_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3243,7 +3625,7 @@ func (x *DrainState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainState.ProtoReflect.Descriptor instead.
 func (*DrainState) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{28}
+	return file_farlog_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *DrainState) GetAgent() *Agent {
@@ -3294,7 +3676,7 @@ type DrainProgress struct {
 
 func (x *DrainProgress) Reset() {
 	*x = DrainProgress{}
-	mi := &file_farlog_proto_msgTypes[29]
+	mi := &file_farlog_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3306,7 +3688,7 @@ func (x *DrainProgress) String() string {
 func (*DrainProgress) ProtoMessage() {}
 
 func (x *DrainProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[29]
+	mi := &file_farlog_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3319,7 +3701,7 @@ func (x *DrainProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainProgress.ProtoReflect.Descriptor instead.
 func (*DrainProgress) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{29}
+	return file_farlog_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *DrainProgress) GetStream() string {
@@ -3413,7 +3795,7 @@ type StoreAnchor struct {
 
 func (x *StoreAnchor) Reset() {
 	*x = StoreAnchor{}
-	mi := &file_farlog_proto_msgTypes[30]
+	mi := &file_farlog_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3425,7 +3807,7 @@ func (x *StoreAnchor) String() string {
 func (*StoreAnchor) ProtoMessage() {}
 
 func (x *StoreAnchor) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[30]
+	mi := &file_farlog_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3438,7 +3820,7 @@ func (x *StoreAnchor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoreAnchor.ProtoReflect.Descriptor instead.
 func (*StoreAnchor) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{30}
+	return file_farlog_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *StoreAnchor) GetStoreUuid() []byte {
@@ -3546,7 +3928,7 @@ type Assignment struct {
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_farlog_proto_msgTypes[31]
+	mi := &file_farlog_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3558,7 +3940,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[31]
+	mi := &file_farlog_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3571,7 +3953,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{31}
+	return file_farlog_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Assignment) GetStream() string {
@@ -3669,7 +4051,7 @@ type LostStore struct {
 
 func (x *LostStore) Reset() {
 	*x = LostStore{}
-	mi := &file_farlog_proto_msgTypes[32]
+	mi := &file_farlog_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3681,7 +4063,7 @@ func (x *LostStore) String() string {
 func (*LostStore) ProtoMessage() {}
 
 func (x *LostStore) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[32]
+	mi := &file_farlog_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3694,7 +4076,7 @@ func (x *LostStore) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LostStore.ProtoReflect.Descriptor instead.
 func (*LostStore) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{32}
+	return file_farlog_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *LostStore) GetStoreUuid() []byte {
@@ -3763,7 +4145,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_farlog_proto_msgTypes[33]
+	mi := &file_farlog_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3775,7 +4157,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[33]
+	mi := &file_farlog_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3788,7 +4170,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{33}
+	return file_farlog_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Holder) GetHost() string {
@@ -3839,7 +4221,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_farlog_proto_msgTypes[34]
+	mi := &file_farlog_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3851,7 +4233,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[34]
+	mi := &file_farlog_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3864,7 +4246,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{34}
+	return file_farlog_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Member) GetUri() string {
@@ -3925,7 +4307,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_farlog_proto_msgTypes[35]
+	mi := &file_farlog_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3937,7 +4319,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[35]
+	mi := &file_farlog_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3950,7 +4332,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{35}
+	return file_farlog_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Grant) GetStream() string {
@@ -4100,7 +4482,7 @@ type StreamStatus struct {
 
 func (x *StreamStatus) Reset() {
 	*x = StreamStatus{}
-	mi := &file_farlog_proto_msgTypes[36]
+	mi := &file_farlog_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4112,7 +4494,7 @@ func (x *StreamStatus) String() string {
 func (*StreamStatus) ProtoMessage() {}
 
 func (x *StreamStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[36]
+	mi := &file_farlog_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4125,7 +4507,7 @@ func (x *StreamStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamStatus.ProtoReflect.Descriptor instead.
 func (*StreamStatus) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{36}
+	return file_farlog_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *StreamStatus) GetStream() *Stream {
@@ -4287,7 +4669,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_farlog_proto_msgTypes[37]
+	mi := &file_farlog_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4299,7 +4681,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[37]
+	mi := &file_farlog_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4312,7 +4694,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{37}
+	return file_farlog_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Problem) GetField() string {
@@ -4348,7 +4730,7 @@ type Problems struct {
 
 func (x *Problems) Reset() {
 	*x = Problems{}
-	mi := &file_farlog_proto_msgTypes[38]
+	mi := &file_farlog_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4360,7 +4742,7 @@ func (x *Problems) String() string {
 func (*Problems) ProtoMessage() {}
 
 func (x *Problems) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[38]
+	mi := &file_farlog_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4373,7 +4755,7 @@ func (x *Problems) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problems.ProtoReflect.Descriptor instead.
 func (*Problems) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{38}
+	return file_farlog_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Problems) GetProblems() []*Problem {
@@ -4400,7 +4782,7 @@ type CreateStreamRequest struct {
 
 func (x *CreateStreamRequest) Reset() {
 	*x = CreateStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[39]
+	mi := &file_farlog_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4412,7 +4794,7 @@ func (x *CreateStreamRequest) String() string {
 func (*CreateStreamRequest) ProtoMessage() {}
 
 func (x *CreateStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[39]
+	mi := &file_farlog_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4425,7 +4807,7 @@ func (x *CreateStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateStreamRequest.ProtoReflect.Descriptor instead.
 func (*CreateStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{39}
+	return file_farlog_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *CreateStreamRequest) GetSpec() *StreamSpec {
@@ -4452,7 +4834,7 @@ type CreateStreamResponse struct {
 
 func (x *CreateStreamResponse) Reset() {
 	*x = CreateStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[40]
+	mi := &file_farlog_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4464,7 +4846,7 @@ func (x *CreateStreamResponse) String() string {
 func (*CreateStreamResponse) ProtoMessage() {}
 
 func (x *CreateStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[40]
+	mi := &file_farlog_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4477,7 +4859,7 @@ func (x *CreateStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateStreamResponse.ProtoReflect.Descriptor instead.
 func (*CreateStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{40}
+	return file_farlog_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *CreateStreamResponse) GetStream() *Stream {
@@ -4507,7 +4889,7 @@ type UpdateStreamRequest struct {
 
 func (x *UpdateStreamRequest) Reset() {
 	*x = UpdateStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[41]
+	mi := &file_farlog_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4519,7 +4901,7 @@ func (x *UpdateStreamRequest) String() string {
 func (*UpdateStreamRequest) ProtoMessage() {}
 
 func (x *UpdateStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[41]
+	mi := &file_farlog_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4532,7 +4914,7 @@ func (x *UpdateStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateStreamRequest.ProtoReflect.Descriptor instead.
 func (*UpdateStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{41}
+	return file_farlog_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *UpdateStreamRequest) GetSpec() *StreamSpec {
@@ -4567,7 +4949,7 @@ type UpdateStreamResponse struct {
 
 func (x *UpdateStreamResponse) Reset() {
 	*x = UpdateStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[42]
+	mi := &file_farlog_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4579,7 +4961,7 @@ func (x *UpdateStreamResponse) String() string {
 func (*UpdateStreamResponse) ProtoMessage() {}
 
 func (x *UpdateStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[42]
+	mi := &file_farlog_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4592,7 +4974,7 @@ func (x *UpdateStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateStreamResponse.ProtoReflect.Descriptor instead.
 func (*UpdateStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{42}
+	return file_farlog_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *UpdateStreamResponse) GetStream() *Stream {
@@ -4624,7 +5006,7 @@ type DeleteStreamRequest struct {
 
 func (x *DeleteStreamRequest) Reset() {
 	*x = DeleteStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[43]
+	mi := &file_farlog_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4636,7 +5018,7 @@ func (x *DeleteStreamRequest) String() string {
 func (*DeleteStreamRequest) ProtoMessage() {}
 
 func (x *DeleteStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[43]
+	mi := &file_farlog_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4649,7 +5031,7 @@ func (x *DeleteStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteStreamRequest.ProtoReflect.Descriptor instead.
 func (*DeleteStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{43}
+	return file_farlog_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *DeleteStreamRequest) GetName() string {
@@ -4689,7 +5071,7 @@ type DeleteStreamResponse struct {
 
 func (x *DeleteStreamResponse) Reset() {
 	*x = DeleteStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[44]
+	mi := &file_farlog_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4701,7 +5083,7 @@ func (x *DeleteStreamResponse) String() string {
 func (*DeleteStreamResponse) ProtoMessage() {}
 
 func (x *DeleteStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[44]
+	mi := &file_farlog_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4714,7 +5096,7 @@ func (x *DeleteStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteStreamResponse.ProtoReflect.Descriptor instead.
 func (*DeleteStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{44}
+	return file_farlog_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *DeleteStreamResponse) GetDeletion() *Deletion {
@@ -4743,7 +5125,7 @@ type ListStreamsRequest struct {
 
 func (x *ListStreamsRequest) Reset() {
 	*x = ListStreamsRequest{}
-	mi := &file_farlog_proto_msgTypes[45]
+	mi := &file_farlog_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4755,7 +5137,7 @@ func (x *ListStreamsRequest) String() string {
 func (*ListStreamsRequest) ProtoMessage() {}
 
 func (x *ListStreamsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[45]
+	mi := &file_farlog_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4768,7 +5150,7 @@ func (x *ListStreamsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStreamsRequest.ProtoReflect.Descriptor instead.
 func (*ListStreamsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{45}
+	return file_farlog_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ListStreamsRequest) GetPageSize() uint32 {
@@ -4825,7 +5207,7 @@ type ListStreamsResponse struct {
 
 func (x *ListStreamsResponse) Reset() {
 	*x = ListStreamsResponse{}
-	mi := &file_farlog_proto_msgTypes[46]
+	mi := &file_farlog_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4837,7 +5219,7 @@ func (x *ListStreamsResponse) String() string {
 func (*ListStreamsResponse) ProtoMessage() {}
 
 func (x *ListStreamsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[46]
+	mi := &file_farlog_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4850,7 +5232,7 @@ func (x *ListStreamsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStreamsResponse.ProtoReflect.Descriptor instead.
 func (*ListStreamsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{46}
+	return file_farlog_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ListStreamsResponse) GetStreams() []*StreamStatus {
@@ -4885,7 +5267,7 @@ type WatchStreamsRequest struct {
 
 func (x *WatchStreamsRequest) Reset() {
 	*x = WatchStreamsRequest{}
-	mi := &file_farlog_proto_msgTypes[47]
+	mi := &file_farlog_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4897,7 +5279,7 @@ func (x *WatchStreamsRequest) String() string {
 func (*WatchStreamsRequest) ProtoMessage() {}
 
 func (x *WatchStreamsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[47]
+	mi := &file_farlog_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4910,7 +5292,7 @@ func (x *WatchStreamsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchStreamsRequest.ProtoReflect.Descriptor instead.
 func (*WatchStreamsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{47}
+	return file_farlog_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *WatchStreamsRequest) GetRevision() int64 {
@@ -4942,7 +5324,7 @@ type WatchStreamsResponse struct {
 
 func (x *WatchStreamsResponse) Reset() {
 	*x = WatchStreamsResponse{}
-	mi := &file_farlog_proto_msgTypes[48]
+	mi := &file_farlog_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4954,7 +5336,7 @@ func (x *WatchStreamsResponse) String() string {
 func (*WatchStreamsResponse) ProtoMessage() {}
 
 func (x *WatchStreamsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[48]
+	mi := &file_farlog_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4967,7 +5349,7 @@ func (x *WatchStreamsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchStreamsResponse.ProtoReflect.Descriptor instead.
 func (*WatchStreamsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{48}
+	return file_farlog_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *WatchStreamsResponse) GetRevision() int64 {
@@ -5009,7 +5391,7 @@ type FieldChange struct {
 
 func (x *FieldChange) Reset() {
 	*x = FieldChange{}
-	mi := &file_farlog_proto_msgTypes[49]
+	mi := &file_farlog_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5021,7 +5403,7 @@ func (x *FieldChange) String() string {
 func (*FieldChange) ProtoMessage() {}
 
 func (x *FieldChange) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[49]
+	mi := &file_farlog_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5034,7 +5416,7 @@ func (x *FieldChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldChange.ProtoReflect.Descriptor instead.
 func (*FieldChange) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{49}
+	return file_farlog_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *FieldChange) GetName() string {
@@ -5072,7 +5454,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_farlog_proto_msgTypes[50]
+	mi := &file_farlog_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5084,7 +5466,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[50]
+	mi := &file_farlog_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5097,7 +5479,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{50}
+	return file_farlog_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Change) GetKind() string {
@@ -5150,7 +5532,7 @@ type ApplyFabricRequest struct {
 
 func (x *ApplyFabricRequest) Reset() {
 	*x = ApplyFabricRequest{}
-	mi := &file_farlog_proto_msgTypes[51]
+	mi := &file_farlog_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5162,7 +5544,7 @@ func (x *ApplyFabricRequest) String() string {
 func (*ApplyFabricRequest) ProtoMessage() {}
 
 func (x *ApplyFabricRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[51]
+	mi := &file_farlog_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5175,7 +5557,7 @@ func (x *ApplyFabricRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyFabricRequest.ProtoReflect.Descriptor instead.
 func (*ApplyFabricRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{51}
+	return file_farlog_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ApplyFabricRequest) GetFabric() *Fabric {
@@ -5221,7 +5603,7 @@ type ApplyFabricResponse struct {
 
 func (x *ApplyFabricResponse) Reset() {
 	*x = ApplyFabricResponse{}
-	mi := &file_farlog_proto_msgTypes[52]
+	mi := &file_farlog_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5233,7 +5615,7 @@ func (x *ApplyFabricResponse) String() string {
 func (*ApplyFabricResponse) ProtoMessage() {}
 
 func (x *ApplyFabricResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[52]
+	mi := &file_farlog_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5246,7 +5628,7 @@ func (x *ApplyFabricResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyFabricResponse.ProtoReflect.Descriptor instead.
 func (*ApplyFabricResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{52}
+	return file_farlog_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ApplyFabricResponse) GetChanges() []*Change {
@@ -5291,7 +5673,7 @@ type Drift struct {
 
 func (x *Drift) Reset() {
 	*x = Drift{}
-	mi := &file_farlog_proto_msgTypes[53]
+	mi := &file_farlog_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5303,7 +5685,7 @@ func (x *Drift) String() string {
 func (*Drift) ProtoMessage() {}
 
 func (x *Drift) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[53]
+	mi := &file_farlog_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5316,7 +5698,7 @@ func (x *Drift) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drift.ProtoReflect.Descriptor instead.
 func (*Drift) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{53}
+	return file_farlog_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Drift) GetKind() string {
@@ -5355,7 +5737,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_farlog_proto_msgTypes[54]
+	mi := &file_farlog_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5367,7 +5749,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[54]
+	mi := &file_farlog_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5380,7 +5762,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{54}
+	return file_farlog_proto_rawDescGZIP(), []int{58}
 }
 
 // BackupEntry is one key of the control plane's state in etcd. Some values are secrets.
@@ -5396,7 +5778,7 @@ type BackupEntry struct {
 
 func (x *BackupEntry) Reset() {
 	*x = BackupEntry{}
-	mi := &file_farlog_proto_msgTypes[55]
+	mi := &file_farlog_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5408,7 +5790,7 @@ func (x *BackupEntry) String() string {
 func (*BackupEntry) ProtoMessage() {}
 
 func (x *BackupEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[55]
+	mi := &file_farlog_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5421,7 +5803,7 @@ func (x *BackupEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupEntry.ProtoReflect.Descriptor instead.
 func (*BackupEntry) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{55}
+	return file_farlog_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *BackupEntry) GetKey() string {
@@ -5455,7 +5837,7 @@ type RestoreResponse struct {
 
 func (x *RestoreResponse) Reset() {
 	*x = RestoreResponse{}
-	mi := &file_farlog_proto_msgTypes[56]
+	mi := &file_farlog_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5467,7 +5849,7 @@ func (x *RestoreResponse) String() string {
 func (*RestoreResponse) ProtoMessage() {}
 
 func (x *RestoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[56]
+	mi := &file_farlog_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5480,7 +5862,7 @@ func (x *RestoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreResponse.ProtoReflect.Descriptor instead.
 func (*RestoreResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{56}
+	return file_farlog_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *RestoreResponse) GetEntries() uint64 {
@@ -5498,7 +5880,7 @@ type GetFabricRequest struct {
 
 func (x *GetFabricRequest) Reset() {
 	*x = GetFabricRequest{}
-	mi := &file_farlog_proto_msgTypes[57]
+	mi := &file_farlog_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5510,7 +5892,7 @@ func (x *GetFabricRequest) String() string {
 func (*GetFabricRequest) ProtoMessage() {}
 
 func (x *GetFabricRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[57]
+	mi := &file_farlog_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5523,7 +5905,7 @@ func (x *GetFabricRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFabricRequest.ProtoReflect.Descriptor instead.
 func (*GetFabricRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{57}
+	return file_farlog_proto_rawDescGZIP(), []int{61}
 }
 
 type GetFabricResponse struct {
@@ -5538,7 +5920,7 @@ type GetFabricResponse struct {
 
 func (x *GetFabricResponse) Reset() {
 	*x = GetFabricResponse{}
-	mi := &file_farlog_proto_msgTypes[58]
+	mi := &file_farlog_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5550,7 +5932,7 @@ func (x *GetFabricResponse) String() string {
 func (*GetFabricResponse) ProtoMessage() {}
 
 func (x *GetFabricResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[58]
+	mi := &file_farlog_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5563,7 +5945,7 @@ func (x *GetFabricResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFabricResponse.ProtoReflect.Descriptor instead.
 func (*GetFabricResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{58}
+	return file_farlog_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *GetFabricResponse) GetFabric() *Fabric {
@@ -5597,7 +5979,7 @@ type GetStreamRequest struct {
 
 func (x *GetStreamRequest) Reset() {
 	*x = GetStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[59]
+	mi := &file_farlog_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5609,7 +5991,7 @@ func (x *GetStreamRequest) String() string {
 func (*GetStreamRequest) ProtoMessage() {}
 
 func (x *GetStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[59]
+	mi := &file_farlog_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5622,7 +6004,7 @@ func (x *GetStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStreamRequest.ProtoReflect.Descriptor instead.
 func (*GetStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{59}
+	return file_farlog_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *GetStreamRequest) GetName() string {
@@ -5641,7 +6023,7 @@ type GetStreamResponse struct {
 
 func (x *GetStreamResponse) Reset() {
 	*x = GetStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[60]
+	mi := &file_farlog_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5653,7 +6035,7 @@ func (x *GetStreamResponse) String() string {
 func (*GetStreamResponse) ProtoMessage() {}
 
 func (x *GetStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[60]
+	mi := &file_farlog_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5666,7 +6048,7 @@ func (x *GetStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStreamResponse.ProtoReflect.Descriptor instead.
 func (*GetStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{60}
+	return file_farlog_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *GetStreamResponse) GetStream() *StreamStatus {
@@ -5698,7 +6080,7 @@ type AcquireWriterRequest struct {
 
 func (x *AcquireWriterRequest) Reset() {
 	*x = AcquireWriterRequest{}
-	mi := &file_farlog_proto_msgTypes[61]
+	mi := &file_farlog_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5710,7 +6092,7 @@ func (x *AcquireWriterRequest) String() string {
 func (*AcquireWriterRequest) ProtoMessage() {}
 
 func (x *AcquireWriterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[61]
+	mi := &file_farlog_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5723,7 +6105,7 @@ func (x *AcquireWriterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireWriterRequest.ProtoReflect.Descriptor instead.
 func (*AcquireWriterRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{61}
+	return file_farlog_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *AcquireWriterRequest) GetStream() string {
@@ -5777,7 +6159,7 @@ type AcquireWriterResponse struct {
 
 func (x *AcquireWriterResponse) Reset() {
 	*x = AcquireWriterResponse{}
-	mi := &file_farlog_proto_msgTypes[62]
+	mi := &file_farlog_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5789,7 +6171,7 @@ func (x *AcquireWriterResponse) String() string {
 func (*AcquireWriterResponse) ProtoMessage() {}
 
 func (x *AcquireWriterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[62]
+	mi := &file_farlog_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5802,7 +6184,7 @@ func (x *AcquireWriterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireWriterResponse.ProtoReflect.Descriptor instead.
 func (*AcquireWriterResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{62}
+	return file_farlog_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *AcquireWriterResponse) GetGrant() *Grant {
@@ -5821,7 +6203,7 @@ type ReportConsumerRequest struct {
 
 func (x *ReportConsumerRequest) Reset() {
 	*x = ReportConsumerRequest{}
-	mi := &file_farlog_proto_msgTypes[63]
+	mi := &file_farlog_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5833,7 +6215,7 @@ func (x *ReportConsumerRequest) String() string {
 func (*ReportConsumerRequest) ProtoMessage() {}
 
 func (x *ReportConsumerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[63]
+	mi := &file_farlog_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5846,7 +6228,7 @@ func (x *ReportConsumerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportConsumerRequest.ProtoReflect.Descriptor instead.
 func (*ReportConsumerRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{63}
+	return file_farlog_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ReportConsumerRequest) GetConsumer() *SlowConsumer {
@@ -5866,7 +6248,7 @@ type ReportConsumerResponse struct {
 
 func (x *ReportConsumerResponse) Reset() {
 	*x = ReportConsumerResponse{}
-	mi := &file_farlog_proto_msgTypes[64]
+	mi := &file_farlog_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5878,7 +6260,7 @@ func (x *ReportConsumerResponse) String() string {
 func (*ReportConsumerResponse) ProtoMessage() {}
 
 func (x *ReportConsumerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[64]
+	mi := &file_farlog_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5891,7 +6273,7 @@ func (x *ReportConsumerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportConsumerResponse.ProtoReflect.Descriptor instead.
 func (*ReportConsumerResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{64}
+	return file_farlog_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ReportConsumerResponse) GetInterval() *durationpb.Duration {
@@ -5922,7 +6304,7 @@ type ExtendWriterRequest struct {
 
 func (x *ExtendWriterRequest) Reset() {
 	*x = ExtendWriterRequest{}
-	mi := &file_farlog_proto_msgTypes[65]
+	mi := &file_farlog_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5934,7 +6316,7 @@ func (x *ExtendWriterRequest) String() string {
 func (*ExtendWriterRequest) ProtoMessage() {}
 
 func (x *ExtendWriterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[65]
+	mi := &file_farlog_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5947,7 +6329,7 @@ func (x *ExtendWriterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendWriterRequest.ProtoReflect.Descriptor instead.
 func (*ExtendWriterRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{65}
+	return file_farlog_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ExtendWriterRequest) GetStream() string {
@@ -6010,7 +6392,7 @@ type ExtendWriterResponse struct {
 
 func (x *ExtendWriterResponse) Reset() {
 	*x = ExtendWriterResponse{}
-	mi := &file_farlog_proto_msgTypes[66]
+	mi := &file_farlog_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6022,7 +6404,7 @@ func (x *ExtendWriterResponse) String() string {
 func (*ExtendWriterResponse) ProtoMessage() {}
 
 func (x *ExtendWriterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[66]
+	mi := &file_farlog_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6035,7 +6417,7 @@ func (x *ExtendWriterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendWriterResponse.ProtoReflect.Descriptor instead.
 func (*ExtendWriterResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{66}
+	return file_farlog_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ExtendWriterResponse) GetMembers() []*ExtendedMember {
@@ -6064,7 +6446,7 @@ type WriterSettings struct {
 
 func (x *WriterSettings) Reset() {
 	*x = WriterSettings{}
-	mi := &file_farlog_proto_msgTypes[67]
+	mi := &file_farlog_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6076,7 +6458,7 @@ func (x *WriterSettings) String() string {
 func (*WriterSettings) ProtoMessage() {}
 
 func (x *WriterSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[67]
+	mi := &file_farlog_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6089,7 +6471,7 @@ func (x *WriterSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriterSettings.ProtoReflect.Descriptor instead.
 func (*WriterSettings) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{67}
+	return file_farlog_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *WriterSettings) GetLevel() Level {
@@ -6124,7 +6506,7 @@ type ExtendedMember struct {
 
 func (x *ExtendedMember) Reset() {
 	*x = ExtendedMember{}
-	mi := &file_farlog_proto_msgTypes[68]
+	mi := &file_farlog_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6136,7 +6518,7 @@ func (x *ExtendedMember) String() string {
 func (*ExtendedMember) ProtoMessage() {}
 
 func (x *ExtendedMember) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[68]
+	mi := &file_farlog_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6149,7 +6531,7 @@ func (x *ExtendedMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendedMember.ProtoReflect.Descriptor instead.
 func (*ExtendedMember) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{68}
+	return file_farlog_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ExtendedMember) GetMember() uint32 {
@@ -6176,7 +6558,7 @@ type CheckWritersRequest struct {
 
 func (x *CheckWritersRequest) Reset() {
 	*x = CheckWritersRequest{}
-	mi := &file_farlog_proto_msgTypes[69]
+	mi := &file_farlog_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6188,7 +6570,7 @@ func (x *CheckWritersRequest) String() string {
 func (*CheckWritersRequest) ProtoMessage() {}
 
 func (x *CheckWritersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[69]
+	mi := &file_farlog_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6201,7 +6583,7 @@ func (x *CheckWritersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckWritersRequest.ProtoReflect.Descriptor instead.
 func (*CheckWritersRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{69}
+	return file_farlog_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *CheckWritersRequest) GetHost() string {
@@ -6233,7 +6615,7 @@ type RunningWriter struct {
 
 func (x *RunningWriter) Reset() {
 	*x = RunningWriter{}
-	mi := &file_farlog_proto_msgTypes[70]
+	mi := &file_farlog_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6245,7 +6627,7 @@ func (x *RunningWriter) String() string {
 func (*RunningWriter) ProtoMessage() {}
 
 func (x *RunningWriter) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[70]
+	mi := &file_farlog_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6258,7 +6640,7 @@ func (x *RunningWriter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunningWriter.ProtoReflect.Descriptor instead.
 func (*RunningWriter) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{70}
+	return file_farlog_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *RunningWriter) GetStream() string {
@@ -6312,7 +6694,7 @@ type CheckWritersResponse struct {
 
 func (x *CheckWritersResponse) Reset() {
 	*x = CheckWritersResponse{}
-	mi := &file_farlog_proto_msgTypes[71]
+	mi := &file_farlog_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6324,7 +6706,7 @@ func (x *CheckWritersResponse) String() string {
 func (*CheckWritersResponse) ProtoMessage() {}
 
 func (x *CheckWritersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[71]
+	mi := &file_farlog_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6337,7 +6719,7 @@ func (x *CheckWritersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckWritersResponse.ProtoReflect.Descriptor instead.
 func (*CheckWritersResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{71}
+	return file_farlog_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *CheckWritersResponse) GetChanged() []uint32 {
@@ -6359,7 +6741,7 @@ type WatchWritersRequest struct {
 
 func (x *WatchWritersRequest) Reset() {
 	*x = WatchWritersRequest{}
-	mi := &file_farlog_proto_msgTypes[72]
+	mi := &file_farlog_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6371,7 +6753,7 @@ func (x *WatchWritersRequest) String() string {
 func (*WatchWritersRequest) ProtoMessage() {}
 
 func (x *WatchWritersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[72]
+	mi := &file_farlog_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6384,7 +6766,7 @@ func (x *WatchWritersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchWritersRequest.ProtoReflect.Descriptor instead.
 func (*WatchWritersRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{72}
+	return file_farlog_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *WatchWritersRequest) GetHost() string {
@@ -6420,7 +6802,7 @@ type WriterState struct {
 
 func (x *WriterState) Reset() {
 	*x = WriterState{}
-	mi := &file_farlog_proto_msgTypes[73]
+	mi := &file_farlog_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6432,7 +6814,7 @@ func (x *WriterState) String() string {
 func (*WriterState) ProtoMessage() {}
 
 func (x *WriterState) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[73]
+	mi := &file_farlog_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6445,7 +6827,7 @@ func (x *WriterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriterState.ProtoReflect.Descriptor instead.
 func (*WriterState) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{73}
+	return file_farlog_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *WriterState) GetStream() string {
@@ -6504,7 +6886,7 @@ type OtherWriter struct {
 
 func (x *OtherWriter) Reset() {
 	*x = OtherWriter{}
-	mi := &file_farlog_proto_msgTypes[74]
+	mi := &file_farlog_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6516,7 +6898,7 @@ func (x *OtherWriter) String() string {
 func (*OtherWriter) ProtoMessage() {}
 
 func (x *OtherWriter) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[74]
+	mi := &file_farlog_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6529,7 +6911,7 @@ func (x *OtherWriter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OtherWriter.ProtoReflect.Descriptor instead.
 func (*OtherWriter) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{74}
+	return file_farlog_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *OtherWriter) GetStream() string {
@@ -6576,7 +6958,7 @@ type WatchWritersResponse struct {
 
 func (x *WatchWritersResponse) Reset() {
 	*x = WatchWritersResponse{}
-	mi := &file_farlog_proto_msgTypes[75]
+	mi := &file_farlog_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6588,7 +6970,7 @@ func (x *WatchWritersResponse) String() string {
 func (*WatchWritersResponse) ProtoMessage() {}
 
 func (x *WatchWritersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[75]
+	mi := &file_farlog_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6601,7 +6983,7 @@ func (x *WatchWritersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchWritersResponse.ProtoReflect.Descriptor instead.
 func (*WatchWritersResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{75}
+	return file_farlog_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *WatchWritersResponse) GetWriters() []*WriterState {
@@ -6646,7 +7028,7 @@ type AcquireReaderRequest struct {
 
 func (x *AcquireReaderRequest) Reset() {
 	*x = AcquireReaderRequest{}
-	mi := &file_farlog_proto_msgTypes[76]
+	mi := &file_farlog_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6658,7 +7040,7 @@ func (x *AcquireReaderRequest) String() string {
 func (*AcquireReaderRequest) ProtoMessage() {}
 
 func (x *AcquireReaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[76]
+	mi := &file_farlog_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6671,7 +7053,7 @@ func (x *AcquireReaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireReaderRequest.ProtoReflect.Descriptor instead.
 func (*AcquireReaderRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{76}
+	return file_farlog_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *AcquireReaderRequest) GetStream() string {
@@ -6711,7 +7093,7 @@ type AcquireReaderResponse struct {
 
 func (x *AcquireReaderResponse) Reset() {
 	*x = AcquireReaderResponse{}
-	mi := &file_farlog_proto_msgTypes[77]
+	mi := &file_farlog_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6723,7 +7105,7 @@ func (x *AcquireReaderResponse) String() string {
 func (*AcquireReaderResponse) ProtoMessage() {}
 
 func (x *AcquireReaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[77]
+	mi := &file_farlog_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6736,7 +7118,7 @@ func (x *AcquireReaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireReaderResponse.ProtoReflect.Descriptor instead.
 func (*AcquireReaderResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{77}
+	return file_farlog_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *AcquireReaderResponse) GetGrant() *Grant {
@@ -6760,7 +7142,7 @@ type RebindStreamRequest struct {
 
 func (x *RebindStreamRequest) Reset() {
 	*x = RebindStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[78]
+	mi := &file_farlog_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6772,7 +7154,7 @@ func (x *RebindStreamRequest) String() string {
 func (*RebindStreamRequest) ProtoMessage() {}
 
 func (x *RebindStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[78]
+	mi := &file_farlog_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6785,7 +7167,7 @@ func (x *RebindStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebindStreamRequest.ProtoReflect.Descriptor instead.
 func (*RebindStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{78}
+	return file_farlog_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *RebindStreamRequest) GetStream() string {
@@ -6828,7 +7210,7 @@ type RebindStreamResponse struct {
 
 func (x *RebindStreamResponse) Reset() {
 	*x = RebindStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[79]
+	mi := &file_farlog_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6840,7 +7222,7 @@ func (x *RebindStreamResponse) String() string {
 func (*RebindStreamResponse) ProtoMessage() {}
 
 func (x *RebindStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[79]
+	mi := &file_farlog_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6853,7 +7235,7 @@ func (x *RebindStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebindStreamResponse.ProtoReflect.Descriptor instead.
 func (*RebindStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{79}
+	return file_farlog_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *RebindStreamResponse) GetAssignment() *Assignment {
@@ -6888,7 +7270,7 @@ type TakeOverStreamRequest struct {
 
 func (x *TakeOverStreamRequest) Reset() {
 	*x = TakeOverStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[80]
+	mi := &file_farlog_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6900,7 +7282,7 @@ func (x *TakeOverStreamRequest) String() string {
 func (*TakeOverStreamRequest) ProtoMessage() {}
 
 func (x *TakeOverStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[80]
+	mi := &file_farlog_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6913,7 +7295,7 @@ func (x *TakeOverStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeOverStreamRequest.ProtoReflect.Descriptor instead.
 func (*TakeOverStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{80}
+	return file_farlog_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *TakeOverStreamRequest) GetStream() string {
@@ -6946,7 +7328,7 @@ type TakeOverStreamResponse struct {
 
 func (x *TakeOverStreamResponse) Reset() {
 	*x = TakeOverStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[81]
+	mi := &file_farlog_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6958,7 +7340,7 @@ func (x *TakeOverStreamResponse) String() string {
 func (*TakeOverStreamResponse) ProtoMessage() {}
 
 func (x *TakeOverStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[81]
+	mi := &file_farlog_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6971,7 +7353,7 @@ func (x *TakeOverStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeOverStreamResponse.ProtoReflect.Descriptor instead.
 func (*TakeOverStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{81}
+	return file_farlog_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *TakeOverStreamResponse) GetEpoch() uint32 {
@@ -7019,7 +7401,7 @@ type CreateRouteRequest struct {
 
 func (x *CreateRouteRequest) Reset() {
 	*x = CreateRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[82]
+	mi := &file_farlog_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7031,7 +7413,7 @@ func (x *CreateRouteRequest) String() string {
 func (*CreateRouteRequest) ProtoMessage() {}
 
 func (x *CreateRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[82]
+	mi := &file_farlog_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7044,7 +7426,7 @@ func (x *CreateRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRouteRequest.ProtoReflect.Descriptor instead.
 func (*CreateRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{82}
+	return file_farlog_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *CreateRouteRequest) GetSpec() *RouteSpec {
@@ -7071,7 +7453,7 @@ type CreateRouteResponse struct {
 
 func (x *CreateRouteResponse) Reset() {
 	*x = CreateRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[83]
+	mi := &file_farlog_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7083,7 +7465,7 @@ func (x *CreateRouteResponse) String() string {
 func (*CreateRouteResponse) ProtoMessage() {}
 
 func (x *CreateRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[83]
+	mi := &file_farlog_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7096,7 +7478,7 @@ func (x *CreateRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRouteResponse.ProtoReflect.Descriptor instead.
 func (*CreateRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{83}
+	return file_farlog_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *CreateRouteResponse) GetRoute() *Route {
@@ -7125,7 +7507,7 @@ type UpdateRouteRequest struct {
 
 func (x *UpdateRouteRequest) Reset() {
 	*x = UpdateRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[84]
+	mi := &file_farlog_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7137,7 +7519,7 @@ func (x *UpdateRouteRequest) String() string {
 func (*UpdateRouteRequest) ProtoMessage() {}
 
 func (x *UpdateRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[84]
+	mi := &file_farlog_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7150,7 +7532,7 @@ func (x *UpdateRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRouteRequest.ProtoReflect.Descriptor instead.
 func (*UpdateRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{84}
+	return file_farlog_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *UpdateRouteRequest) GetSpec() *RouteSpec {
@@ -7185,7 +7567,7 @@ type UpdateRouteResponse struct {
 
 func (x *UpdateRouteResponse) Reset() {
 	*x = UpdateRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[85]
+	mi := &file_farlog_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7197,7 +7579,7 @@ func (x *UpdateRouteResponse) String() string {
 func (*UpdateRouteResponse) ProtoMessage() {}
 
 func (x *UpdateRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[85]
+	mi := &file_farlog_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7210,7 +7592,7 @@ func (x *UpdateRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRouteResponse.ProtoReflect.Descriptor instead.
 func (*UpdateRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{85}
+	return file_farlog_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *UpdateRouteResponse) GetRoute() *Route {
@@ -7239,7 +7621,7 @@ type DeleteRouteRequest struct {
 
 func (x *DeleteRouteRequest) Reset() {
 	*x = DeleteRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[86]
+	mi := &file_farlog_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7251,7 +7633,7 @@ func (x *DeleteRouteRequest) String() string {
 func (*DeleteRouteRequest) ProtoMessage() {}
 
 func (x *DeleteRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[86]
+	mi := &file_farlog_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7264,7 +7646,7 @@ func (x *DeleteRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRouteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{86}
+	return file_farlog_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *DeleteRouteRequest) GetName() string {
@@ -7297,7 +7679,7 @@ type DeleteRouteResponse struct {
 
 func (x *DeleteRouteResponse) Reset() {
 	*x = DeleteRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[87]
+	mi := &file_farlog_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7309,7 +7691,7 @@ func (x *DeleteRouteResponse) String() string {
 func (*DeleteRouteResponse) ProtoMessage() {}
 
 func (x *DeleteRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[87]
+	mi := &file_farlog_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7322,7 +7704,7 @@ func (x *DeleteRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRouteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{87}
+	return file_farlog_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *DeleteRouteResponse) GetRoute() *Route {
@@ -7347,7 +7729,7 @@ type ListRoutesRequest struct {
 
 func (x *ListRoutesRequest) Reset() {
 	*x = ListRoutesRequest{}
-	mi := &file_farlog_proto_msgTypes[88]
+	mi := &file_farlog_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7359,7 +7741,7 @@ func (x *ListRoutesRequest) String() string {
 func (*ListRoutesRequest) ProtoMessage() {}
 
 func (x *ListRoutesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[88]
+	mi := &file_farlog_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7372,7 +7754,7 @@ func (x *ListRoutesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoutesRequest.ProtoReflect.Descriptor instead.
 func (*ListRoutesRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{88}
+	return file_farlog_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *ListRoutesRequest) GetPageSize() uint32 {
@@ -7415,7 +7797,7 @@ type ListRoutesResponse struct {
 
 func (x *ListRoutesResponse) Reset() {
 	*x = ListRoutesResponse{}
-	mi := &file_farlog_proto_msgTypes[89]
+	mi := &file_farlog_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7427,7 +7809,7 @@ func (x *ListRoutesResponse) String() string {
 func (*ListRoutesResponse) ProtoMessage() {}
 
 func (x *ListRoutesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[89]
+	mi := &file_farlog_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7440,7 +7822,7 @@ func (x *ListRoutesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoutesResponse.ProtoReflect.Descriptor instead.
 func (*ListRoutesResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{89}
+	return file_farlog_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *ListRoutesResponse) GetRoutes() []*Route {
@@ -7473,7 +7855,7 @@ type GetRouteRequest struct {
 
 func (x *GetRouteRequest) Reset() {
 	*x = GetRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[90]
+	mi := &file_farlog_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7485,7 +7867,7 @@ func (x *GetRouteRequest) String() string {
 func (*GetRouteRequest) ProtoMessage() {}
 
 func (x *GetRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[90]
+	mi := &file_farlog_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7498,7 +7880,7 @@ func (x *GetRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRouteRequest.ProtoReflect.Descriptor instead.
 func (*GetRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{90}
+	return file_farlog_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *GetRouteRequest) GetName() string {
@@ -7518,7 +7900,7 @@ type GetRouteResponse struct {
 
 func (x *GetRouteResponse) Reset() {
 	*x = GetRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[91]
+	mi := &file_farlog_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7530,7 +7912,7 @@ func (x *GetRouteResponse) String() string {
 func (*GetRouteResponse) ProtoMessage() {}
 
 func (x *GetRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[91]
+	mi := &file_farlog_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7543,7 +7925,7 @@ func (x *GetRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRouteResponse.ProtoReflect.Descriptor instead.
 func (*GetRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{91}
+	return file_farlog_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *GetRouteResponse) GetRoute() *Route {
@@ -7571,7 +7953,7 @@ type WatchRoutesRequest struct {
 
 func (x *WatchRoutesRequest) Reset() {
 	*x = WatchRoutesRequest{}
-	mi := &file_farlog_proto_msgTypes[92]
+	mi := &file_farlog_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7583,7 +7965,7 @@ func (x *WatchRoutesRequest) String() string {
 func (*WatchRoutesRequest) ProtoMessage() {}
 
 func (x *WatchRoutesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[92]
+	mi := &file_farlog_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7596,7 +7978,7 @@ func (x *WatchRoutesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRoutesRequest.ProtoReflect.Descriptor instead.
 func (*WatchRoutesRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{92}
+	return file_farlog_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *WatchRoutesRequest) GetRevision() int64 {
@@ -7624,7 +8006,7 @@ type WatchRoutesResponse struct {
 
 func (x *WatchRoutesResponse) Reset() {
 	*x = WatchRoutesResponse{}
-	mi := &file_farlog_proto_msgTypes[93]
+	mi := &file_farlog_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7636,7 +8018,7 @@ func (x *WatchRoutesResponse) String() string {
 func (*WatchRoutesResponse) ProtoMessage() {}
 
 func (x *WatchRoutesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[93]
+	mi := &file_farlog_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7649,7 +8031,7 @@ func (x *WatchRoutesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRoutesResponse.ProtoReflect.Descriptor instead.
 func (*WatchRoutesResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{93}
+	return file_farlog_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *WatchRoutesResponse) GetRevision() int64 {
@@ -7680,7 +8062,7 @@ type AcquireRouteRequest struct {
 
 func (x *AcquireRouteRequest) Reset() {
 	*x = AcquireRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[94]
+	mi := &file_farlog_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7692,7 +8074,7 @@ func (x *AcquireRouteRequest) String() string {
 func (*AcquireRouteRequest) ProtoMessage() {}
 
 func (x *AcquireRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[94]
+	mi := &file_farlog_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7705,7 +8087,7 @@ func (x *AcquireRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireRouteRequest.ProtoReflect.Descriptor instead.
 func (*AcquireRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{94}
+	return file_farlog_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *AcquireRouteRequest) GetRoute() string {
@@ -7757,7 +8139,7 @@ type LegGrant struct {
 
 func (x *LegGrant) Reset() {
 	*x = LegGrant{}
-	mi := &file_farlog_proto_msgTypes[95]
+	mi := &file_farlog_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7769,7 +8151,7 @@ func (x *LegGrant) String() string {
 func (*LegGrant) ProtoMessage() {}
 
 func (x *LegGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[95]
+	mi := &file_farlog_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7782,7 +8164,7 @@ func (x *LegGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LegGrant.ProtoReflect.Descriptor instead.
 func (*LegGrant) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{95}
+	return file_farlog_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *LegGrant) GetStream() string {
@@ -7824,7 +8206,7 @@ type AcquireRouteResponse struct {
 
 func (x *AcquireRouteResponse) Reset() {
 	*x = AcquireRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[96]
+	mi := &file_farlog_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7836,7 +8218,7 @@ func (x *AcquireRouteResponse) String() string {
 func (*AcquireRouteResponse) ProtoMessage() {}
 
 func (x *AcquireRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[96]
+	mi := &file_farlog_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7849,7 +8231,7 @@ func (x *AcquireRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireRouteResponse.ProtoReflect.Descriptor instead.
 func (*AcquireRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{96}
+	return file_farlog_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *AcquireRouteResponse) GetRoute() *Route {
@@ -7889,7 +8271,7 @@ type ReplaceMemberRequest struct {
 
 func (x *ReplaceMemberRequest) Reset() {
 	*x = ReplaceMemberRequest{}
-	mi := &file_farlog_proto_msgTypes[97]
+	mi := &file_farlog_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7901,7 +8283,7 @@ func (x *ReplaceMemberRequest) String() string {
 func (*ReplaceMemberRequest) ProtoMessage() {}
 
 func (x *ReplaceMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[97]
+	mi := &file_farlog_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7914,7 +8296,7 @@ func (x *ReplaceMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplaceMemberRequest.ProtoReflect.Descriptor instead.
 func (*ReplaceMemberRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{97}
+	return file_farlog_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *ReplaceMemberRequest) GetStream() string {
@@ -7966,7 +8348,7 @@ type ReplaceMemberResponse struct {
 
 func (x *ReplaceMemberResponse) Reset() {
 	*x = ReplaceMemberResponse{}
-	mi := &file_farlog_proto_msgTypes[98]
+	mi := &file_farlog_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7978,7 +8360,7 @@ func (x *ReplaceMemberResponse) String() string {
 func (*ReplaceMemberResponse) ProtoMessage() {}
 
 func (x *ReplaceMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[98]
+	mi := &file_farlog_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7991,7 +8373,7 @@ func (x *ReplaceMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplaceMemberResponse.ProtoReflect.Descriptor instead.
 func (*ReplaceMemberResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{98}
+	return file_farlog_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *ReplaceMemberResponse) GetRing() *RingSpec {
@@ -8027,7 +8409,7 @@ type AcceptLossRequest struct {
 
 func (x *AcceptLossRequest) Reset() {
 	*x = AcceptLossRequest{}
-	mi := &file_farlog_proto_msgTypes[99]
+	mi := &file_farlog_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8039,7 +8421,7 @@ func (x *AcceptLossRequest) String() string {
 func (*AcceptLossRequest) ProtoMessage() {}
 
 func (x *AcceptLossRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[99]
+	mi := &file_farlog_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8052,7 +8434,7 @@ func (x *AcceptLossRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptLossRequest.ProtoReflect.Descriptor instead.
 func (*AcceptLossRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{99}
+	return file_farlog_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *AcceptLossRequest) GetStream() string {
@@ -8086,7 +8468,7 @@ type AcceptLossResponse struct {
 
 func (x *AcceptLossResponse) Reset() {
 	*x = AcceptLossResponse{}
-	mi := &file_farlog_proto_msgTypes[100]
+	mi := &file_farlog_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8098,7 +8480,7 @@ func (x *AcceptLossResponse) String() string {
 func (*AcceptLossResponse) ProtoMessage() {}
 
 func (x *AcceptLossResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[100]
+	mi := &file_farlog_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8111,7 +8493,7 @@ func (x *AcceptLossResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptLossResponse.ProtoReflect.Descriptor instead.
 func (*AcceptLossResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{100}
+	return file_farlog_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *AcceptLossResponse) GetMembers() []string {
@@ -8136,7 +8518,7 @@ type ListAgentsRequest struct {
 
 func (x *ListAgentsRequest) Reset() {
 	*x = ListAgentsRequest{}
-	mi := &file_farlog_proto_msgTypes[101]
+	mi := &file_farlog_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8148,7 +8530,7 @@ func (x *ListAgentsRequest) String() string {
 func (*ListAgentsRequest) ProtoMessage() {}
 
 func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[101]
+	mi := &file_farlog_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8161,7 +8543,7 @@ func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsRequest.ProtoReflect.Descriptor instead.
 func (*ListAgentsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{101}
+	return file_farlog_proto_rawDescGZIP(), []int{105}
 }
 
 type ListAgentsResponse struct {
@@ -8176,7 +8558,7 @@ type ListAgentsResponse struct {
 
 func (x *ListAgentsResponse) Reset() {
 	*x = ListAgentsResponse{}
-	mi := &file_farlog_proto_msgTypes[102]
+	mi := &file_farlog_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8188,7 +8570,7 @@ func (x *ListAgentsResponse) String() string {
 func (*ListAgentsResponse) ProtoMessage() {}
 
 func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[102]
+	mi := &file_farlog_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8201,7 +8583,7 @@ func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsResponse.ProtoReflect.Descriptor instead.
 func (*ListAgentsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{102}
+	return file_farlog_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *ListAgentsResponse) GetTargets() []*TargetState {
@@ -8241,7 +8623,7 @@ type WatchRingsRequest struct {
 
 func (x *WatchRingsRequest) Reset() {
 	*x = WatchRingsRequest{}
-	mi := &file_farlog_proto_msgTypes[103]
+	mi := &file_farlog_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8253,7 +8635,7 @@ func (x *WatchRingsRequest) String() string {
 func (*WatchRingsRequest) ProtoMessage() {}
 
 func (x *WatchRingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[103]
+	mi := &file_farlog_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8266,7 +8648,7 @@ func (x *WatchRingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRingsRequest.ProtoReflect.Descriptor instead.
 func (*WatchRingsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{103}
+	return file_farlog_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *WatchRingsRequest) GetAgent() *Agent {
@@ -8279,14 +8661,17 @@ func (x *WatchRingsRequest) GetAgent() *Agent {
 type WatchRingsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The complete list: the target forgets rings that are not in it, and deletes none of them.
-	Rings         []*RingSpec `protobuf:"bytes,1,rep,name=rings,proto3" json:"rings,omitempty"`
+	Rings []*RingSpec `protobuf:"bytes,1,rep,name=rings,proto3" json:"rings,omitempty"`
+	// What is declared of the target's host. The target exports it, and nothing else that it exported before.
+	Namespaces    []*Namespace     `protobuf:"bytes,2,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
+	Ports         []*NamespacePort `protobuf:"bytes,3,rep,name=ports,proto3" json:"ports,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WatchRingsResponse) Reset() {
 	*x = WatchRingsResponse{}
-	mi := &file_farlog_proto_msgTypes[104]
+	mi := &file_farlog_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8298,7 +8683,7 @@ func (x *WatchRingsResponse) String() string {
 func (*WatchRingsResponse) ProtoMessage() {}
 
 func (x *WatchRingsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[104]
+	mi := &file_farlog_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8311,12 +8696,26 @@ func (x *WatchRingsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRingsResponse.ProtoReflect.Descriptor instead.
 func (*WatchRingsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{104}
+	return file_farlog_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *WatchRingsResponse) GetRings() []*RingSpec {
 	if x != nil {
 		return x.Rings
+	}
+	return nil
+}
+
+func (x *WatchRingsResponse) GetNamespaces() []*Namespace {
+	if x != nil {
+		return x.Namespaces
+	}
+	return nil
+}
+
+func (x *WatchRingsResponse) GetPorts() []*NamespacePort {
+	if x != nil {
+		return x.Ports
 	}
 	return nil
 }
@@ -8332,7 +8731,7 @@ type Unchanged struct {
 
 func (x *Unchanged) Reset() {
 	*x = Unchanged{}
-	mi := &file_farlog_proto_msgTypes[105]
+	mi := &file_farlog_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8344,7 +8743,7 @@ func (x *Unchanged) String() string {
 func (*Unchanged) ProtoMessage() {}
 
 func (x *Unchanged) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[105]
+	mi := &file_farlog_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8357,7 +8756,7 @@ func (x *Unchanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unchanged.ProtoReflect.Descriptor instead.
 func (*Unchanged) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{105}
+	return file_farlog_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *Unchanged) GetAgent() *Agent {
@@ -8384,7 +8783,7 @@ type ReportTargetRequest struct {
 
 func (x *ReportTargetRequest) Reset() {
 	*x = ReportTargetRequest{}
-	mi := &file_farlog_proto_msgTypes[106]
+	mi := &file_farlog_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8396,7 +8795,7 @@ func (x *ReportTargetRequest) String() string {
 func (*ReportTargetRequest) ProtoMessage() {}
 
 func (x *ReportTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[106]
+	mi := &file_farlog_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8409,7 +8808,7 @@ func (x *ReportTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportTargetRequest.ProtoReflect.Descriptor instead.
 func (*ReportTargetRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{106}
+	return file_farlog_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *ReportTargetRequest) GetState() *TargetState {
@@ -8442,7 +8841,7 @@ type ReportTargetResponse struct {
 
 func (x *ReportTargetResponse) Reset() {
 	*x = ReportTargetResponse{}
-	mi := &file_farlog_proto_msgTypes[107]
+	mi := &file_farlog_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8454,7 +8853,7 @@ func (x *ReportTargetResponse) String() string {
 func (*ReportTargetResponse) ProtoMessage() {}
 
 func (x *ReportTargetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[107]
+	mi := &file_farlog_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8467,7 +8866,7 @@ func (x *ReportTargetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportTargetResponse.ProtoReflect.Descriptor instead.
 func (*ReportTargetResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{107}
+	return file_farlog_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *ReportTargetResponse) GetInterval() *durationpb.Duration {
@@ -8508,7 +8907,7 @@ type WatchAssignmentsRequest struct {
 
 func (x *WatchAssignmentsRequest) Reset() {
 	*x = WatchAssignmentsRequest{}
-	mi := &file_farlog_proto_msgTypes[108]
+	mi := &file_farlog_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8520,7 +8919,7 @@ func (x *WatchAssignmentsRequest) String() string {
 func (*WatchAssignmentsRequest) ProtoMessage() {}
 
 func (x *WatchAssignmentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[108]
+	mi := &file_farlog_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8533,7 +8932,7 @@ func (x *WatchAssignmentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAssignmentsRequest.ProtoReflect.Descriptor instead.
 func (*WatchAssignmentsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{108}
+	return file_farlog_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *WatchAssignmentsRequest) GetAgent() *Agent {
@@ -8560,7 +8959,7 @@ type WatchAssignmentsResponse struct {
 
 func (x *WatchAssignmentsResponse) Reset() {
 	*x = WatchAssignmentsResponse{}
-	mi := &file_farlog_proto_msgTypes[109]
+	mi := &file_farlog_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8572,7 +8971,7 @@ func (x *WatchAssignmentsResponse) String() string {
 func (*WatchAssignmentsResponse) ProtoMessage() {}
 
 func (x *WatchAssignmentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[109]
+	mi := &file_farlog_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8585,7 +8984,7 @@ func (x *WatchAssignmentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAssignmentsResponse.ProtoReflect.Descriptor instead.
 func (*WatchAssignmentsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{109}
+	return file_farlog_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *WatchAssignmentsResponse) GetAssignments() []*Assignment {
@@ -8605,7 +9004,7 @@ type ReportDrainRequest struct {
 
 func (x *ReportDrainRequest) Reset() {
 	*x = ReportDrainRequest{}
-	mi := &file_farlog_proto_msgTypes[110]
+	mi := &file_farlog_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8617,7 +9016,7 @@ func (x *ReportDrainRequest) String() string {
 func (*ReportDrainRequest) ProtoMessage() {}
 
 func (x *ReportDrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[110]
+	mi := &file_farlog_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8630,7 +9029,7 @@ func (x *ReportDrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDrainRequest.ProtoReflect.Descriptor instead.
 func (*ReportDrainRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{110}
+	return file_farlog_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *ReportDrainRequest) GetState() *DrainState {
@@ -8659,7 +9058,7 @@ type ReportDrainResponse struct {
 
 func (x *ReportDrainResponse) Reset() {
 	*x = ReportDrainResponse{}
-	mi := &file_farlog_proto_msgTypes[111]
+	mi := &file_farlog_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8671,7 +9070,7 @@ func (x *ReportDrainResponse) String() string {
 func (*ReportDrainResponse) ProtoMessage() {}
 
 func (x *ReportDrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[111]
+	mi := &file_farlog_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8684,7 +9083,7 @@ func (x *ReportDrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDrainResponse.ProtoReflect.Descriptor instead.
 func (*ReportDrainResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{111}
+	return file_farlog_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *ReportDrainResponse) GetInterval() *durationpb.Duration {
@@ -8758,7 +9157,7 @@ const file_farlog_proto_rawDesc = "" +
 	"\x06needed\x1avthis.needed >= 1u && this.needed <= this.members ? '' : 'expected 1 to the number of members, ' + string(this.members)\x1ar\n" +
 	"\vtarget_host\x1acthis.members <= 1u || this.target_host == '' ? '' : 'expected none: members are on different hosts'\x1a\x96\x01\n" +
 	"\rlatency_limit\x1a\x84\x01!has(this.latency_limit) || this.writer_host != '' ? '' : 'expected a writer_host as well: it limits the round-trip time from there'\x1a\xaf\x02\n" +
-	"\x10bytes_per_second\x1a\x9a\x02this.records_per_second > 1000000000000u || this.bytes_per_second >= this.records_per_second && (this.bytes_per_second == 0u || this.records_per_second > 0u) ? '' : 'expected a byte a record at least, and none without records_per_second, which is ' + string(this.records_per_second)\"\xcf\x02\n" +
+	"\x10bytes_per_second\x1a\x9a\x02this.records_per_second > 1000000000000u || this.bytes_per_second >= this.records_per_second && (this.bytes_per_second == 0u || this.records_per_second > 0u) ? '' : 'expected a byte a record at least, and none without records_per_second, which is ' + string(this.records_per_second)\"\xca\x03\n" +
 	"\n" +
 	"TargetSpec\x12\x8d\x01\n" +
 	"\x04host\x18\x01 \x01(\tBy\xbaHv\xba\x01s\n" +
@@ -8767,7 +9166,32 @@ const file_farlog_proto_rawDesc = "" +
 	"\x06closed\x18\x03 \x01(\bR\x06closed\x12\x1c\n" +
 	"\x04rack\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04rack\x12\x1c\n" +
 	"\x04site\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04site\x126\n" +
-	"\x12wear_limit_percent\x18\x06 \x01(\rB\b\xbaH\x05*\x03\x18\xff\x01R\x10wearLimitPercent\"\xfe\x02\n" +
+	"\x12wear_limit_percent\x18\x06 \x01(\rB\b\xbaH\x05*\x03\x18\xff\x01R\x10wearLimitPercent\x12?\n" +
+	"\n" +
+	"namespaces\x18\a \x03(\v2\x14.farlog.v1.NamespaceB\t\xbaH\x06\x92\x01\x03\x10\x80\bR\n" +
+	"namespaces\x128\n" +
+	"\x05ports\x18\b \x03(\v2\x18.farlog.v1.NamespacePortB\b\xbaH\x05\x92\x01\x02\x10@R\x05ports\"\x88\x05\n" +
+	"\tNamespace\x12\x8b\x01\n" +
+	"\x04name\x18\x01 \x01(\tBw\xbaHt\xba\x01q\n" +
+	"\x04name\x121expected 1 to 64 letters, digits, '.', '_' or '-'\x1a6this.size() <= 64 && this.matches('^[A-Za-z0-9._-]+$')R\x04name\x12\xa7\x01\n" +
+	"\x06device\x18\x02 \x01(\tB\x8e\x01\xbaH\x8a\x01\xba\x01\x86\x01\n" +
+	"\x06device\x12Jexpected an absolute path of at most 4096 characters, such as /dev/nvme0n1\x1a0this.size() <= 4096 && this.matches('^/[^\\n]+$')R\x06device\x12\xf1\x01\n" +
+	"\tsubsystem\x18\x03 \x01(\tB\xd2\x01\xbaH\xce\x01\xba\x01\xca\x01\n" +
+	"\tsubsystem\x12Sexpected nqn.YEAR-MONTH.REVERSED-DOMAIN:TEXT, such as nqn.2026-01.com.example:desk7\x1ahthis.size() <= 223 && this.matches('^nqn[.][0-9]{4}-(0[1-9]|1[0-2])[.][A-Za-z0-9.-]+:[A-Za-z0-9:._-]+$')R\tsubsystem\x129\n" +
+	"\x05hosts\x18\x04 \x03(\v2\x18.farlog.v1.NamespaceHostB\t\xbaH\x06\x92\x01\x03\x10\x80\bR\x05hosts\x12\x14\n" +
+	"\x05evict\x18\x05 \x01(\bR\x05evict\"\xd1\x03\n" +
+	"\rNamespaceHost\x12\xe2\x01\n" +
+	"\x03nqn\x18\x01 \x01(\tB\xcf\x01\xbaH\xcb\x01\xba\x01\xc7\x01\n" +
+	"\x03nqn\x12Vexpected nqn.YEAR-MONTH.REVERSED-DOMAIN:TEXT, such as nqn.2026-01.com.example:trading1\x1ahthis.size() <= 223 && this.matches('^nqn[.][0-9]{4}-(0[1-9]|1[0-2])[.][A-Za-z0-9.-]+:[A-Za-z0-9:._-]+$')R\x03nqn\x12\xa1\x01\n" +
+	"\x04host\x18\x02 \x01(\tB\x8c\x01\xbaH\x88\x01\xba\x01\x84\x01\n" +
+	"\x04host\x125expected at most 128 letters, digits, '.', '_' or '-'\x1aEthis == '' || this.size() <= 128 && this.matches('^[A-Za-z0-9._-]+$')R\x04host\x127\n" +
+	"\x04auth\x18\x03 \x01(\x0e2\x19.farlog.v1.AuthenticationB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04auth\"\x8b\x02\n" +
+	"\rNamespacePort\x12^\n" +
+	"\ttransport\x18\x01 \x01(\tB@\xbaH=\xba\x01:\n" +
+	"\ttransport\x12\x14expected rdma or tcp\x1a\x17this in ['rdma', 'tcp']R\ttransport\x12u\n" +
+	"\aaddress\x18\x02 \x01(\tB[\xbaHX\xba\x01U\n" +
+	"\aaddress\x12=expected an IP address of the target's host, such as 10.7.0.2\x1a\vthis.isIp()R\aaddress\x12#\n" +
+	"\aservice\x18\x03 \x01(\rB\t\xbaH\x06*\x04\x18\xff\xff\x03R\aservice\"\xfe\x02\n" +
 	"\tDrainSpec\x12\x8d\x01\n" +
 	"\x04host\x18\x01 \x01(\tBy\xbaHv\xba\x01s\n" +
 	"\x04host\x122expected 1 to 128 letters, digits, '.', '_' or '-'\x1a7this.size() <= 128 && this.matches('^[A-Za-z0-9._-]+$')R\x04host\x12\xa7\x01\n" +
@@ -9019,13 +9443,25 @@ const file_farlog_proto_rawDesc = "" +
 	"\x06Region\x12\x10\n" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12&\n" +
 	"\x05level\x18\x02 \x01(\x0e2\x10.farlog.v1.LevelR\x05level\x12\x14\n" +
-	"\x05error\x18\x03 \x01(\tR\x05error\"\xcc\x01\n" +
+	"\x05error\x18\x03 \x01(\tR\x05error\"\x87\x02\n" +
 	"\vTargetState\x12&\n" +
 	"\x05agent\x18\x01 \x01(\v2\x10.farlog.v1.AgentR\x05agent\x12*\n" +
 	"\x05rings\x18\x02 \x03(\v2\x14.farlog.v1.RingStateR\x05rings\x12;\n" +
 	"\vreport_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"reportTime\x12,\n" +
-	"\x05media\x18\x04 \x03(\v2\x16.farlog.v1.MediaHealthR\x05media\"\xa2\x02\n" +
+	"\x05media\x18\x04 \x03(\v2\x16.farlog.v1.MediaHealthR\x05media\x129\n" +
+	"\n" +
+	"namespaces\x18\x05 \x03(\v2\x19.farlog.v1.NamespaceStateR\n" +
+	"namespaces\"\xcf\x01\n" +
+	"\x0eNamespaceState\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
+	"\tsubsystem\x18\x02 \x01(\tR\tsubsystem\x12\x16\n" +
+	"\x06device\x18\x03 \x01(\tR\x06device\x12\x1d\n" +
+	"\n" +
+	"size_bytes\x18\x04 \x01(\x04R\tsizeBytes\x12\x1a\n" +
+	"\bexported\x18\x05 \x01(\bR\bexported\x12\"\n" +
+	"\freservations\x18\x06 \x01(\bR\freservations\x12\x14\n" +
+	"\x05error\x18\a \x01(\tR\x05error\"\xa2\x02\n" +
 	"\vMediaHealth\x12\x16\n" +
 	"\x06device\x18\x01 \x01(\tR\x06device\x12\x1d\n" +
 	"\n" +
@@ -9441,9 +9877,13 @@ const file_farlog_proto_rawDesc = "" +
 	"\rtargets_alive\x18\x03 \x03(\tR\ftargetsAlive\x12!\n" +
 	"\fdrains_alive\x18\x04 \x03(\tR\vdrainsAlive\";\n" +
 	"\x11WatchRingsRequest\x12&\n" +
-	"\x05agent\x18\x01 \x01(\v2\x10.farlog.v1.AgentR\x05agent\"?\n" +
+	"\x05agent\x18\x01 \x01(\v2\x10.farlog.v1.AgentR\x05agent\"\xa5\x01\n" +
 	"\x12WatchRingsResponse\x12)\n" +
-	"\x05rings\x18\x01 \x03(\v2\x13.farlog.v1.RingSpecR\x05rings\"K\n" +
+	"\x05rings\x18\x01 \x03(\v2\x13.farlog.v1.RingSpecR\x05rings\x124\n" +
+	"\n" +
+	"namespaces\x18\x02 \x03(\v2\x14.farlog.v1.NamespaceR\n" +
+	"namespaces\x12.\n" +
+	"\x05ports\x18\x03 \x03(\v2\x18.farlog.v1.NamespacePortR\x05ports\"K\n" +
 	"\tUnchanged\x12&\n" +
 	"\x05agent\x18\x01 \x01(\v2\x10.farlog.v1.AgentR\x05agent\x12\x16\n" +
 	"\x06report\x18\x02 \x01(\x04R\x06report\"w\n" +
@@ -9478,7 +9918,12 @@ const file_farlog_proto_rawDesc = "" +
 	"\x06Policy\x12\x16\n" +
 	"\x12POLICY_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fPOLICY_BLOCK\x10\x01\x12\x11\n" +
-	"\rPOLICY_REJECT\x10\x02*g\n" +
+	"\rPOLICY_REJECT\x10\x02*{\n" +
+	"\x0eAuthentication\x12\x1e\n" +
+	"\x1aAUTHENTICATION_UNSPECIFIED\x10\x00\x12\x17\n" +
+	"\x13AUTHENTICATION_BOTH\x10\x01\x12\x17\n" +
+	"\x13AUTHENTICATION_HOST\x10\x02\x12\x17\n" +
+	"\x13AUTHENTICATION_NONE\x10\x03*g\n" +
 	"\tLegPolicy\x12\x1a\n" +
 	"\x16LEG_POLICY_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fLEG_POLICY_FAIL\x10\x01\x12\x14\n" +
@@ -9567,366 +10012,378 @@ func file_farlog_proto_rawDescGZIP() []byte {
 	return file_farlog_proto_rawDescData
 }
 
-var file_farlog_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_farlog_proto_msgTypes = make([]protoimpl.MessageInfo, 112)
+var file_farlog_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
+var file_farlog_proto_msgTypes = make([]protoimpl.MessageInfo, 116)
 var file_farlog_proto_goTypes = []any{
 	(Level)(0),                       // 0: farlog.v1.Level
 	(Policy)(0),                      // 1: farlog.v1.Policy
-	(LegPolicy)(0),                   // 2: farlog.v1.LegPolicy
-	(GrantRole)(0),                   // 3: farlog.v1.GrantRole
-	(DeletionStage)(0),               // 4: farlog.v1.DeletionStage
-	(Condition)(0),                   // 5: farlog.v1.Condition
-	(*StreamSpec)(nil),               // 6: farlog.v1.StreamSpec
-	(*TargetSpec)(nil),               // 7: farlog.v1.TargetSpec
-	(*DrainSpec)(nil),                // 8: farlog.v1.DrainSpec
-	(*ClassRange)(nil),               // 9: farlog.v1.ClassRange
-	(*RouteLeg)(nil),                 // 10: farlog.v1.RouteLeg
-	(*RouteRule)(nil),                // 11: farlog.v1.RouteRule
-	(*RouteSpec)(nil),                // 12: farlog.v1.RouteSpec
-	(*Route)(nil),                    // 13: farlog.v1.Route
-	(*TenantSpec)(nil),               // 14: farlog.v1.TenantSpec
-	(*TenantUse)(nil),                // 15: farlog.v1.TenantUse
-	(*Fabric)(nil),                   // 16: farlog.v1.Fabric
-	(*Stream)(nil),                   // 17: farlog.v1.Stream
-	(*Contract)(nil),                 // 18: farlog.v1.Contract
-	(*RingSpec)(nil),                 // 19: farlog.v1.RingSpec
-	(*Replacement)(nil),              // 20: farlog.v1.Replacement
-	(*RemoteGrant)(nil),              // 21: farlog.v1.RemoteGrant
-	(*Admission)(nil),                // 22: farlog.v1.Admission
-	(*RingState)(nil),                // 23: farlog.v1.RingState
-	(*Deletion)(nil),                 // 24: farlog.v1.Deletion
-	(*WriterCounters)(nil),           // 25: farlog.v1.WriterCounters
-	(*Agent)(nil),                    // 26: farlog.v1.Agent
-	(*NetworkPath)(nil),              // 27: farlog.v1.NetworkPath
-	(*HostState)(nil),                // 28: farlog.v1.HostState
-	(*HostWriter)(nil),               // 29: farlog.v1.HostWriter
-	(*SlowConsumer)(nil),             // 30: farlog.v1.SlowConsumer
-	(*Region)(nil),                   // 31: farlog.v1.Region
-	(*TargetState)(nil),              // 32: farlog.v1.TargetState
-	(*MediaHealth)(nil),              // 33: farlog.v1.MediaHealth
-	(*DrainState)(nil),               // 34: farlog.v1.DrainState
-	(*DrainProgress)(nil),            // 35: farlog.v1.DrainProgress
-	(*StoreAnchor)(nil),              // 36: farlog.v1.StoreAnchor
-	(*Assignment)(nil),               // 37: farlog.v1.Assignment
-	(*LostStore)(nil),                // 38: farlog.v1.LostStore
-	(*Holder)(nil),                   // 39: farlog.v1.Holder
-	(*Member)(nil),                   // 40: farlog.v1.Member
-	(*Grant)(nil),                    // 41: farlog.v1.Grant
-	(*StreamStatus)(nil),             // 42: farlog.v1.StreamStatus
-	(*Problem)(nil),                  // 43: farlog.v1.Problem
-	(*Problems)(nil),                 // 44: farlog.v1.Problems
-	(*CreateStreamRequest)(nil),      // 45: farlog.v1.CreateStreamRequest
-	(*CreateStreamResponse)(nil),     // 46: farlog.v1.CreateStreamResponse
-	(*UpdateStreamRequest)(nil),      // 47: farlog.v1.UpdateStreamRequest
-	(*UpdateStreamResponse)(nil),     // 48: farlog.v1.UpdateStreamResponse
-	(*DeleteStreamRequest)(nil),      // 49: farlog.v1.DeleteStreamRequest
-	(*DeleteStreamResponse)(nil),     // 50: farlog.v1.DeleteStreamResponse
-	(*ListStreamsRequest)(nil),       // 51: farlog.v1.ListStreamsRequest
-	(*ListStreamsResponse)(nil),      // 52: farlog.v1.ListStreamsResponse
-	(*WatchStreamsRequest)(nil),      // 53: farlog.v1.WatchStreamsRequest
-	(*WatchStreamsResponse)(nil),     // 54: farlog.v1.WatchStreamsResponse
-	(*FieldChange)(nil),              // 55: farlog.v1.FieldChange
-	(*Change)(nil),                   // 56: farlog.v1.Change
-	(*ApplyFabricRequest)(nil),       // 57: farlog.v1.ApplyFabricRequest
-	(*ApplyFabricResponse)(nil),      // 58: farlog.v1.ApplyFabricResponse
-	(*Drift)(nil),                    // 59: farlog.v1.Drift
-	(*BackupRequest)(nil),            // 60: farlog.v1.BackupRequest
-	(*BackupEntry)(nil),              // 61: farlog.v1.BackupEntry
-	(*RestoreResponse)(nil),          // 62: farlog.v1.RestoreResponse
-	(*GetFabricRequest)(nil),         // 63: farlog.v1.GetFabricRequest
-	(*GetFabricResponse)(nil),        // 64: farlog.v1.GetFabricResponse
-	(*GetStreamRequest)(nil),         // 65: farlog.v1.GetStreamRequest
-	(*GetStreamResponse)(nil),        // 66: farlog.v1.GetStreamResponse
-	(*AcquireWriterRequest)(nil),     // 67: farlog.v1.AcquireWriterRequest
-	(*AcquireWriterResponse)(nil),    // 68: farlog.v1.AcquireWriterResponse
-	(*ReportConsumerRequest)(nil),    // 69: farlog.v1.ReportConsumerRequest
-	(*ReportConsumerResponse)(nil),   // 70: farlog.v1.ReportConsumerResponse
-	(*ExtendWriterRequest)(nil),      // 71: farlog.v1.ExtendWriterRequest
-	(*ExtendWriterResponse)(nil),     // 72: farlog.v1.ExtendWriterResponse
-	(*WriterSettings)(nil),           // 73: farlog.v1.WriterSettings
-	(*ExtendedMember)(nil),           // 74: farlog.v1.ExtendedMember
-	(*CheckWritersRequest)(nil),      // 75: farlog.v1.CheckWritersRequest
-	(*RunningWriter)(nil),            // 76: farlog.v1.RunningWriter
-	(*CheckWritersResponse)(nil),     // 77: farlog.v1.CheckWritersResponse
-	(*WatchWritersRequest)(nil),      // 78: farlog.v1.WatchWritersRequest
-	(*WriterState)(nil),              // 79: farlog.v1.WriterState
-	(*OtherWriter)(nil),              // 80: farlog.v1.OtherWriter
-	(*WatchWritersResponse)(nil),     // 81: farlog.v1.WatchWritersResponse
-	(*AcquireReaderRequest)(nil),     // 82: farlog.v1.AcquireReaderRequest
-	(*AcquireReaderResponse)(nil),    // 83: farlog.v1.AcquireReaderResponse
-	(*RebindStreamRequest)(nil),      // 84: farlog.v1.RebindStreamRequest
-	(*RebindStreamResponse)(nil),     // 85: farlog.v1.RebindStreamResponse
-	(*TakeOverStreamRequest)(nil),    // 86: farlog.v1.TakeOverStreamRequest
-	(*TakeOverStreamResponse)(nil),   // 87: farlog.v1.TakeOverStreamResponse
-	(*CreateRouteRequest)(nil),       // 88: farlog.v1.CreateRouteRequest
-	(*CreateRouteResponse)(nil),      // 89: farlog.v1.CreateRouteResponse
-	(*UpdateRouteRequest)(nil),       // 90: farlog.v1.UpdateRouteRequest
-	(*UpdateRouteResponse)(nil),      // 91: farlog.v1.UpdateRouteResponse
-	(*DeleteRouteRequest)(nil),       // 92: farlog.v1.DeleteRouteRequest
-	(*DeleteRouteResponse)(nil),      // 93: farlog.v1.DeleteRouteResponse
-	(*ListRoutesRequest)(nil),        // 94: farlog.v1.ListRoutesRequest
-	(*ListRoutesResponse)(nil),       // 95: farlog.v1.ListRoutesResponse
-	(*GetRouteRequest)(nil),          // 96: farlog.v1.GetRouteRequest
-	(*GetRouteResponse)(nil),         // 97: farlog.v1.GetRouteResponse
-	(*WatchRoutesRequest)(nil),       // 98: farlog.v1.WatchRoutesRequest
-	(*WatchRoutesResponse)(nil),      // 99: farlog.v1.WatchRoutesResponse
-	(*AcquireRouteRequest)(nil),      // 100: farlog.v1.AcquireRouteRequest
-	(*LegGrant)(nil),                 // 101: farlog.v1.LegGrant
-	(*AcquireRouteResponse)(nil),     // 102: farlog.v1.AcquireRouteResponse
-	(*ReplaceMemberRequest)(nil),     // 103: farlog.v1.ReplaceMemberRequest
-	(*ReplaceMemberResponse)(nil),    // 104: farlog.v1.ReplaceMemberResponse
-	(*AcceptLossRequest)(nil),        // 105: farlog.v1.AcceptLossRequest
-	(*AcceptLossResponse)(nil),       // 106: farlog.v1.AcceptLossResponse
-	(*ListAgentsRequest)(nil),        // 107: farlog.v1.ListAgentsRequest
-	(*ListAgentsResponse)(nil),       // 108: farlog.v1.ListAgentsResponse
-	(*WatchRingsRequest)(nil),        // 109: farlog.v1.WatchRingsRequest
-	(*WatchRingsResponse)(nil),       // 110: farlog.v1.WatchRingsResponse
-	(*Unchanged)(nil),                // 111: farlog.v1.Unchanged
-	(*ReportTargetRequest)(nil),      // 112: farlog.v1.ReportTargetRequest
-	(*ReportTargetResponse)(nil),     // 113: farlog.v1.ReportTargetResponse
-	(*WatchAssignmentsRequest)(nil),  // 114: farlog.v1.WatchAssignmentsRequest
-	(*WatchAssignmentsResponse)(nil), // 115: farlog.v1.WatchAssignmentsResponse
-	(*ReportDrainRequest)(nil),       // 116: farlog.v1.ReportDrainRequest
-	(*ReportDrainResponse)(nil),      // 117: farlog.v1.ReportDrainResponse
-	(*durationpb.Duration)(nil),      // 118: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 119: google.protobuf.Timestamp
+	(Authentication)(0),              // 2: farlog.v1.Authentication
+	(LegPolicy)(0),                   // 3: farlog.v1.LegPolicy
+	(GrantRole)(0),                   // 4: farlog.v1.GrantRole
+	(DeletionStage)(0),               // 5: farlog.v1.DeletionStage
+	(Condition)(0),                   // 6: farlog.v1.Condition
+	(*StreamSpec)(nil),               // 7: farlog.v1.StreamSpec
+	(*TargetSpec)(nil),               // 8: farlog.v1.TargetSpec
+	(*Namespace)(nil),                // 9: farlog.v1.Namespace
+	(*NamespaceHost)(nil),            // 10: farlog.v1.NamespaceHost
+	(*NamespacePort)(nil),            // 11: farlog.v1.NamespacePort
+	(*DrainSpec)(nil),                // 12: farlog.v1.DrainSpec
+	(*ClassRange)(nil),               // 13: farlog.v1.ClassRange
+	(*RouteLeg)(nil),                 // 14: farlog.v1.RouteLeg
+	(*RouteRule)(nil),                // 15: farlog.v1.RouteRule
+	(*RouteSpec)(nil),                // 16: farlog.v1.RouteSpec
+	(*Route)(nil),                    // 17: farlog.v1.Route
+	(*TenantSpec)(nil),               // 18: farlog.v1.TenantSpec
+	(*TenantUse)(nil),                // 19: farlog.v1.TenantUse
+	(*Fabric)(nil),                   // 20: farlog.v1.Fabric
+	(*Stream)(nil),                   // 21: farlog.v1.Stream
+	(*Contract)(nil),                 // 22: farlog.v1.Contract
+	(*RingSpec)(nil),                 // 23: farlog.v1.RingSpec
+	(*Replacement)(nil),              // 24: farlog.v1.Replacement
+	(*RemoteGrant)(nil),              // 25: farlog.v1.RemoteGrant
+	(*Admission)(nil),                // 26: farlog.v1.Admission
+	(*RingState)(nil),                // 27: farlog.v1.RingState
+	(*Deletion)(nil),                 // 28: farlog.v1.Deletion
+	(*WriterCounters)(nil),           // 29: farlog.v1.WriterCounters
+	(*Agent)(nil),                    // 30: farlog.v1.Agent
+	(*NetworkPath)(nil),              // 31: farlog.v1.NetworkPath
+	(*HostState)(nil),                // 32: farlog.v1.HostState
+	(*HostWriter)(nil),               // 33: farlog.v1.HostWriter
+	(*SlowConsumer)(nil),             // 34: farlog.v1.SlowConsumer
+	(*Region)(nil),                   // 35: farlog.v1.Region
+	(*TargetState)(nil),              // 36: farlog.v1.TargetState
+	(*NamespaceState)(nil),           // 37: farlog.v1.NamespaceState
+	(*MediaHealth)(nil),              // 38: farlog.v1.MediaHealth
+	(*DrainState)(nil),               // 39: farlog.v1.DrainState
+	(*DrainProgress)(nil),            // 40: farlog.v1.DrainProgress
+	(*StoreAnchor)(nil),              // 41: farlog.v1.StoreAnchor
+	(*Assignment)(nil),               // 42: farlog.v1.Assignment
+	(*LostStore)(nil),                // 43: farlog.v1.LostStore
+	(*Holder)(nil),                   // 44: farlog.v1.Holder
+	(*Member)(nil),                   // 45: farlog.v1.Member
+	(*Grant)(nil),                    // 46: farlog.v1.Grant
+	(*StreamStatus)(nil),             // 47: farlog.v1.StreamStatus
+	(*Problem)(nil),                  // 48: farlog.v1.Problem
+	(*Problems)(nil),                 // 49: farlog.v1.Problems
+	(*CreateStreamRequest)(nil),      // 50: farlog.v1.CreateStreamRequest
+	(*CreateStreamResponse)(nil),     // 51: farlog.v1.CreateStreamResponse
+	(*UpdateStreamRequest)(nil),      // 52: farlog.v1.UpdateStreamRequest
+	(*UpdateStreamResponse)(nil),     // 53: farlog.v1.UpdateStreamResponse
+	(*DeleteStreamRequest)(nil),      // 54: farlog.v1.DeleteStreamRequest
+	(*DeleteStreamResponse)(nil),     // 55: farlog.v1.DeleteStreamResponse
+	(*ListStreamsRequest)(nil),       // 56: farlog.v1.ListStreamsRequest
+	(*ListStreamsResponse)(nil),      // 57: farlog.v1.ListStreamsResponse
+	(*WatchStreamsRequest)(nil),      // 58: farlog.v1.WatchStreamsRequest
+	(*WatchStreamsResponse)(nil),     // 59: farlog.v1.WatchStreamsResponse
+	(*FieldChange)(nil),              // 60: farlog.v1.FieldChange
+	(*Change)(nil),                   // 61: farlog.v1.Change
+	(*ApplyFabricRequest)(nil),       // 62: farlog.v1.ApplyFabricRequest
+	(*ApplyFabricResponse)(nil),      // 63: farlog.v1.ApplyFabricResponse
+	(*Drift)(nil),                    // 64: farlog.v1.Drift
+	(*BackupRequest)(nil),            // 65: farlog.v1.BackupRequest
+	(*BackupEntry)(nil),              // 66: farlog.v1.BackupEntry
+	(*RestoreResponse)(nil),          // 67: farlog.v1.RestoreResponse
+	(*GetFabricRequest)(nil),         // 68: farlog.v1.GetFabricRequest
+	(*GetFabricResponse)(nil),        // 69: farlog.v1.GetFabricResponse
+	(*GetStreamRequest)(nil),         // 70: farlog.v1.GetStreamRequest
+	(*GetStreamResponse)(nil),        // 71: farlog.v1.GetStreamResponse
+	(*AcquireWriterRequest)(nil),     // 72: farlog.v1.AcquireWriterRequest
+	(*AcquireWriterResponse)(nil),    // 73: farlog.v1.AcquireWriterResponse
+	(*ReportConsumerRequest)(nil),    // 74: farlog.v1.ReportConsumerRequest
+	(*ReportConsumerResponse)(nil),   // 75: farlog.v1.ReportConsumerResponse
+	(*ExtendWriterRequest)(nil),      // 76: farlog.v1.ExtendWriterRequest
+	(*ExtendWriterResponse)(nil),     // 77: farlog.v1.ExtendWriterResponse
+	(*WriterSettings)(nil),           // 78: farlog.v1.WriterSettings
+	(*ExtendedMember)(nil),           // 79: farlog.v1.ExtendedMember
+	(*CheckWritersRequest)(nil),      // 80: farlog.v1.CheckWritersRequest
+	(*RunningWriter)(nil),            // 81: farlog.v1.RunningWriter
+	(*CheckWritersResponse)(nil),     // 82: farlog.v1.CheckWritersResponse
+	(*WatchWritersRequest)(nil),      // 83: farlog.v1.WatchWritersRequest
+	(*WriterState)(nil),              // 84: farlog.v1.WriterState
+	(*OtherWriter)(nil),              // 85: farlog.v1.OtherWriter
+	(*WatchWritersResponse)(nil),     // 86: farlog.v1.WatchWritersResponse
+	(*AcquireReaderRequest)(nil),     // 87: farlog.v1.AcquireReaderRequest
+	(*AcquireReaderResponse)(nil),    // 88: farlog.v1.AcquireReaderResponse
+	(*RebindStreamRequest)(nil),      // 89: farlog.v1.RebindStreamRequest
+	(*RebindStreamResponse)(nil),     // 90: farlog.v1.RebindStreamResponse
+	(*TakeOverStreamRequest)(nil),    // 91: farlog.v1.TakeOverStreamRequest
+	(*TakeOverStreamResponse)(nil),   // 92: farlog.v1.TakeOverStreamResponse
+	(*CreateRouteRequest)(nil),       // 93: farlog.v1.CreateRouteRequest
+	(*CreateRouteResponse)(nil),      // 94: farlog.v1.CreateRouteResponse
+	(*UpdateRouteRequest)(nil),       // 95: farlog.v1.UpdateRouteRequest
+	(*UpdateRouteResponse)(nil),      // 96: farlog.v1.UpdateRouteResponse
+	(*DeleteRouteRequest)(nil),       // 97: farlog.v1.DeleteRouteRequest
+	(*DeleteRouteResponse)(nil),      // 98: farlog.v1.DeleteRouteResponse
+	(*ListRoutesRequest)(nil),        // 99: farlog.v1.ListRoutesRequest
+	(*ListRoutesResponse)(nil),       // 100: farlog.v1.ListRoutesResponse
+	(*GetRouteRequest)(nil),          // 101: farlog.v1.GetRouteRequest
+	(*GetRouteResponse)(nil),         // 102: farlog.v1.GetRouteResponse
+	(*WatchRoutesRequest)(nil),       // 103: farlog.v1.WatchRoutesRequest
+	(*WatchRoutesResponse)(nil),      // 104: farlog.v1.WatchRoutesResponse
+	(*AcquireRouteRequest)(nil),      // 105: farlog.v1.AcquireRouteRequest
+	(*LegGrant)(nil),                 // 106: farlog.v1.LegGrant
+	(*AcquireRouteResponse)(nil),     // 107: farlog.v1.AcquireRouteResponse
+	(*ReplaceMemberRequest)(nil),     // 108: farlog.v1.ReplaceMemberRequest
+	(*ReplaceMemberResponse)(nil),    // 109: farlog.v1.ReplaceMemberResponse
+	(*AcceptLossRequest)(nil),        // 110: farlog.v1.AcceptLossRequest
+	(*AcceptLossResponse)(nil),       // 111: farlog.v1.AcceptLossResponse
+	(*ListAgentsRequest)(nil),        // 112: farlog.v1.ListAgentsRequest
+	(*ListAgentsResponse)(nil),       // 113: farlog.v1.ListAgentsResponse
+	(*WatchRingsRequest)(nil),        // 114: farlog.v1.WatchRingsRequest
+	(*WatchRingsResponse)(nil),       // 115: farlog.v1.WatchRingsResponse
+	(*Unchanged)(nil),                // 116: farlog.v1.Unchanged
+	(*ReportTargetRequest)(nil),      // 117: farlog.v1.ReportTargetRequest
+	(*ReportTargetResponse)(nil),     // 118: farlog.v1.ReportTargetResponse
+	(*WatchAssignmentsRequest)(nil),  // 119: farlog.v1.WatchAssignmentsRequest
+	(*WatchAssignmentsResponse)(nil), // 120: farlog.v1.WatchAssignmentsResponse
+	(*ReportDrainRequest)(nil),       // 121: farlog.v1.ReportDrainRequest
+	(*ReportDrainResponse)(nil),      // 122: farlog.v1.ReportDrainResponse
+	(*durationpb.Duration)(nil),      // 123: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 124: google.protobuf.Timestamp
 }
 var file_farlog_proto_depIdxs = []int32{
 	0,   // 0: farlog.v1.StreamSpec.level:type_name -> farlog.v1.Level
 	1,   // 1: farlog.v1.StreamSpec.policy:type_name -> farlog.v1.Policy
-	118, // 2: farlog.v1.StreamSpec.deadline:type_name -> google.protobuf.Duration
-	118, // 3: farlog.v1.StreamSpec.latency_limit:type_name -> google.protobuf.Duration
-	0,   // 4: farlog.v1.RouteLeg.level:type_name -> farlog.v1.Level
-	2,   // 5: farlog.v1.RouteLeg.policy:type_name -> farlog.v1.LegPolicy
-	118, // 6: farlog.v1.RouteLeg.deadline:type_name -> google.protobuf.Duration
-	9,   // 7: farlog.v1.RouteRule.classes:type_name -> farlog.v1.ClassRange
-	10,  // 8: farlog.v1.RouteRule.legs:type_name -> farlog.v1.RouteLeg
-	11,  // 9: farlog.v1.RouteSpec.rules:type_name -> farlog.v1.RouteRule
-	12,  // 10: farlog.v1.Route.spec:type_name -> farlog.v1.RouteSpec
-	119, // 11: farlog.v1.Route.create_time:type_name -> google.protobuf.Timestamp
-	14,  // 12: farlog.v1.TenantUse.quota:type_name -> farlog.v1.TenantSpec
-	7,   // 13: farlog.v1.Fabric.targets:type_name -> farlog.v1.TargetSpec
-	6,   // 14: farlog.v1.Fabric.streams:type_name -> farlog.v1.StreamSpec
-	12,  // 15: farlog.v1.Fabric.routes:type_name -> farlog.v1.RouteSpec
-	14,  // 16: farlog.v1.Fabric.tenants:type_name -> farlog.v1.TenantSpec
-	8,   // 17: farlog.v1.Fabric.drains:type_name -> farlog.v1.DrainSpec
-	6,   // 18: farlog.v1.Stream.spec:type_name -> farlog.v1.StreamSpec
-	119, // 19: farlog.v1.Stream.create_time:type_name -> google.protobuf.Timestamp
-	0,   // 20: farlog.v1.Contract.level:type_name -> farlog.v1.Level
-	118, // 21: farlog.v1.Contract.deadline_default:type_name -> google.protobuf.Duration
-	17,  // 22: farlog.v1.RingSpec.stream:type_name -> farlog.v1.Stream
-	22,  // 23: farlog.v1.RingSpec.admission:type_name -> farlog.v1.Admission
-	20,  // 24: farlog.v1.RingSpec.replacement:type_name -> farlog.v1.Replacement
-	4,   // 25: farlog.v1.RingSpec.deletion:type_name -> farlog.v1.DeletionStage
-	119, // 26: farlog.v1.Replacement.start_time:type_name -> google.protobuf.Timestamp
-	3,   // 27: farlog.v1.RemoteGrant.role:type_name -> farlog.v1.GrantRole
-	119, // 28: farlog.v1.RemoteGrant.expire_time:type_name -> google.protobuf.Timestamp
-	21,  // 29: farlog.v1.Admission.grants:type_name -> farlog.v1.RemoteGrant
-	18,  // 30: farlog.v1.RingState.contract:type_name -> farlog.v1.Contract
-	119, // 31: farlog.v1.RingState.observe_time:type_name -> google.protobuf.Timestamp
-	119, // 32: farlog.v1.RingState.epoch_open_time:type_name -> google.protobuf.Timestamp
-	118, // 33: farlog.v1.RingState.lag_age:type_name -> google.protobuf.Duration
-	118, // 34: farlog.v1.RingState.time_to_full:type_name -> google.protobuf.Duration
-	25,  // 35: farlog.v1.RingState.counters:type_name -> farlog.v1.WriterCounters
-	4,   // 36: farlog.v1.Deletion.stage:type_name -> farlog.v1.DeletionStage
-	119, // 37: farlog.v1.Deletion.start_time:type_name -> google.protobuf.Timestamp
-	119, // 38: farlog.v1.Deletion.end_time:type_name -> google.protobuf.Timestamp
-	0,   // 39: farlog.v1.WriterCounters.level:type_name -> farlog.v1.Level
-	118, // 40: farlog.v1.WriterCounters.latency_p50:type_name -> google.protobuf.Duration
-	118, // 41: farlog.v1.WriterCounters.latency_p99:type_name -> google.protobuf.Duration
-	118, // 42: farlog.v1.WriterCounters.latency_p999:type_name -> google.protobuf.Duration
-	118, // 43: farlog.v1.WriterCounters.latency_max:type_name -> google.protobuf.Duration
-	118, // 44: farlog.v1.WriterCounters.stalled_for:type_name -> google.protobuf.Duration
-	31,  // 45: farlog.v1.Agent.regions:type_name -> farlog.v1.Region
-	118, // 46: farlog.v1.NetworkPath.rtt_min:type_name -> google.protobuf.Duration
-	118, // 47: farlog.v1.NetworkPath.rtt_median:type_name -> google.protobuf.Duration
-	119, // 48: farlog.v1.NetworkPath.measure_time:type_name -> google.protobuf.Timestamp
-	27,  // 49: farlog.v1.HostState.paths:type_name -> farlog.v1.NetworkPath
-	119, // 50: farlog.v1.HostState.report_time:type_name -> google.protobuf.Timestamp
-	29,  // 51: farlog.v1.HostState.writers:type_name -> farlog.v1.HostWriter
-	118, // 52: farlog.v1.HostWriter.stalled_for:type_name -> google.protobuf.Duration
-	25,  // 53: farlog.v1.HostWriter.counters:type_name -> farlog.v1.WriterCounters
-	39,  // 54: farlog.v1.SlowConsumer.holder:type_name -> farlog.v1.Holder
-	119, // 55: farlog.v1.SlowConsumer.report_time:type_name -> google.protobuf.Timestamp
-	0,   // 56: farlog.v1.Region.level:type_name -> farlog.v1.Level
-	26,  // 57: farlog.v1.TargetState.agent:type_name -> farlog.v1.Agent
-	23,  // 58: farlog.v1.TargetState.rings:type_name -> farlog.v1.RingState
-	119, // 59: farlog.v1.TargetState.report_time:type_name -> google.protobuf.Timestamp
-	33,  // 60: farlog.v1.TargetState.media:type_name -> farlog.v1.MediaHealth
-	119, // 61: farlog.v1.MediaHealth.read_time:type_name -> google.protobuf.Timestamp
-	26,  // 62: farlog.v1.DrainState.agent:type_name -> farlog.v1.Agent
-	35,  // 63: farlog.v1.DrainState.progress:type_name -> farlog.v1.DrainProgress
-	119, // 64: farlog.v1.DrainState.report_time:type_name -> google.protobuf.Timestamp
-	36,  // 65: farlog.v1.DrainProgress.anchor:type_name -> farlog.v1.StoreAnchor
-	119, // 66: farlog.v1.StoreAnchor.anchor_time:type_name -> google.protobuf.Timestamp
-	40,  // 67: farlog.v1.Assignment.members:type_name -> farlog.v1.Member
-	38,  // 68: farlog.v1.Assignment.lost_store:type_name -> farlog.v1.LostStore
-	119, // 69: farlog.v1.LostStore.rebind_time:type_name -> google.protobuf.Timestamp
-	40,  // 70: farlog.v1.Grant.members:type_name -> farlog.v1.Member
-	0,   // 71: farlog.v1.Grant.level:type_name -> farlog.v1.Level
-	1,   // 72: farlog.v1.Grant.policy:type_name -> farlog.v1.Policy
-	118, // 73: farlog.v1.Grant.deadline:type_name -> google.protobuf.Duration
-	39,  // 74: farlog.v1.Grant.holder:type_name -> farlog.v1.Holder
-	119, // 75: farlog.v1.Grant.grant_time:type_name -> google.protobuf.Timestamp
-	73,  // 76: farlog.v1.Grant.running:type_name -> farlog.v1.WriterSettings
-	118, // 77: farlog.v1.Grant.valid_for:type_name -> google.protobuf.Duration
-	119, // 78: farlog.v1.Grant.close_time:type_name -> google.protobuf.Timestamp
-	17,  // 79: farlog.v1.StreamStatus.stream:type_name -> farlog.v1.Stream
-	41,  // 80: farlog.v1.StreamStatus.last_grant:type_name -> farlog.v1.Grant
-	19,  // 81: farlog.v1.StreamStatus.ring_specs:type_name -> farlog.v1.RingSpec
-	23,  // 82: farlog.v1.StreamStatus.rings:type_name -> farlog.v1.RingState
-	37,  // 83: farlog.v1.StreamStatus.assignment:type_name -> farlog.v1.Assignment
-	35,  // 84: farlog.v1.StreamStatus.drain:type_name -> farlog.v1.DrainProgress
-	5,   // 85: farlog.v1.StreamStatus.condition:type_name -> farlog.v1.Condition
-	27,  // 86: farlog.v1.StreamStatus.paths:type_name -> farlog.v1.NetworkPath
-	33,  // 87: farlog.v1.StreamStatus.worn:type_name -> farlog.v1.MediaHealth
-	24,  // 88: farlog.v1.StreamStatus.deletion:type_name -> farlog.v1.Deletion
-	118, // 89: farlog.v1.StreamStatus.stalled_for:type_name -> google.protobuf.Duration
-	30,  // 90: farlog.v1.StreamStatus.slow_consumers:type_name -> farlog.v1.SlowConsumer
-	25,  // 91: farlog.v1.StreamStatus.writer:type_name -> farlog.v1.WriterCounters
-	36,  // 92: farlog.v1.StreamStatus.anchor:type_name -> farlog.v1.StoreAnchor
-	43,  // 93: farlog.v1.Problems.problems:type_name -> farlog.v1.Problem
-	6,   // 94: farlog.v1.CreateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
-	17,  // 95: farlog.v1.CreateStreamResponse.stream:type_name -> farlog.v1.Stream
-	6,   // 96: farlog.v1.UpdateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
-	17,  // 97: farlog.v1.UpdateStreamResponse.stream:type_name -> farlog.v1.Stream
-	55,  // 98: farlog.v1.UpdateStreamResponse.fields:type_name -> farlog.v1.FieldChange
-	24,  // 99: farlog.v1.DeleteStreamResponse.deletion:type_name -> farlog.v1.Deletion
-	5,   // 100: farlog.v1.ListStreamsRequest.conditions:type_name -> farlog.v1.Condition
-	42,  // 101: farlog.v1.ListStreamsResponse.streams:type_name -> farlog.v1.StreamStatus
-	17,  // 102: farlog.v1.WatchStreamsResponse.streams:type_name -> farlog.v1.Stream
-	24,  // 103: farlog.v1.WatchStreamsResponse.deleted:type_name -> farlog.v1.Deletion
-	55,  // 104: farlog.v1.Change.fields:type_name -> farlog.v1.FieldChange
-	16,  // 105: farlog.v1.ApplyFabricRequest.fabric:type_name -> farlog.v1.Fabric
-	56,  // 106: farlog.v1.ApplyFabricResponse.changes:type_name -> farlog.v1.Change
-	59,  // 107: farlog.v1.ApplyFabricResponse.drift:type_name -> farlog.v1.Drift
-	5,   // 108: farlog.v1.Drift.condition:type_name -> farlog.v1.Condition
-	16,  // 109: farlog.v1.GetFabricResponse.fabric:type_name -> farlog.v1.Fabric
-	15,  // 110: farlog.v1.GetFabricResponse.tenants:type_name -> farlog.v1.TenantUse
-	42,  // 111: farlog.v1.GetStreamResponse.stream:type_name -> farlog.v1.StreamStatus
-	39,  // 112: farlog.v1.AcquireWriterRequest.holder:type_name -> farlog.v1.Holder
-	41,  // 113: farlog.v1.AcquireWriterResponse.grant:type_name -> farlog.v1.Grant
-	30,  // 114: farlog.v1.ReportConsumerRequest.consumer:type_name -> farlog.v1.SlowConsumer
-	118, // 115: farlog.v1.ReportConsumerResponse.interval:type_name -> google.protobuf.Duration
-	39,  // 116: farlog.v1.ExtendWriterRequest.holder:type_name -> farlog.v1.Holder
-	73,  // 117: farlog.v1.ExtendWriterRequest.running:type_name -> farlog.v1.WriterSettings
-	74,  // 118: farlog.v1.ExtendWriterResponse.members:type_name -> farlog.v1.ExtendedMember
-	73,  // 119: farlog.v1.ExtendWriterResponse.declared:type_name -> farlog.v1.WriterSettings
-	0,   // 120: farlog.v1.WriterSettings.level:type_name -> farlog.v1.Level
-	1,   // 121: farlog.v1.WriterSettings.policy:type_name -> farlog.v1.Policy
-	118, // 122: farlog.v1.WriterSettings.deadline:type_name -> google.protobuf.Duration
-	40,  // 123: farlog.v1.ExtendedMember.ring:type_name -> farlog.v1.Member
-	76,  // 124: farlog.v1.CheckWritersRequest.writers:type_name -> farlog.v1.RunningWriter
-	73,  // 125: farlog.v1.RunningWriter.running:type_name -> farlog.v1.WriterSettings
-	73,  // 126: farlog.v1.RunningWriter.declared:type_name -> farlog.v1.WriterSettings
-	73,  // 127: farlog.v1.WriterState.declared:type_name -> farlog.v1.WriterSettings
-	73,  // 128: farlog.v1.WriterState.running:type_name -> farlog.v1.WriterSettings
-	0,   // 129: farlog.v1.OtherWriter.level:type_name -> farlog.v1.Level
-	79,  // 130: farlog.v1.WatchWritersResponse.writers:type_name -> farlog.v1.WriterState
-	80,  // 131: farlog.v1.WatchWritersResponse.others:type_name -> farlog.v1.OtherWriter
-	39,  // 132: farlog.v1.AcquireReaderRequest.holder:type_name -> farlog.v1.Holder
-	41,  // 133: farlog.v1.AcquireReaderResponse.grant:type_name -> farlog.v1.Grant
-	37,  // 134: farlog.v1.RebindStreamResponse.assignment:type_name -> farlog.v1.Assignment
-	119, // 135: farlog.v1.TakeOverStreamResponse.confirm_time:type_name -> google.protobuf.Timestamp
-	39,  // 136: farlog.v1.TakeOverStreamResponse.former:type_name -> farlog.v1.Holder
-	12,  // 137: farlog.v1.CreateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
-	13,  // 138: farlog.v1.CreateRouteResponse.route:type_name -> farlog.v1.Route
-	12,  // 139: farlog.v1.UpdateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
-	13,  // 140: farlog.v1.UpdateRouteResponse.route:type_name -> farlog.v1.Route
-	55,  // 141: farlog.v1.UpdateRouteResponse.fields:type_name -> farlog.v1.FieldChange
-	13,  // 142: farlog.v1.DeleteRouteResponse.route:type_name -> farlog.v1.Route
-	13,  // 143: farlog.v1.ListRoutesResponse.routes:type_name -> farlog.v1.Route
-	13,  // 144: farlog.v1.GetRouteResponse.route:type_name -> farlog.v1.Route
-	11,  // 145: farlog.v1.GetRouteResponse.resolved:type_name -> farlog.v1.RouteRule
-	97,  // 146: farlog.v1.WatchRoutesResponse.routes:type_name -> farlog.v1.GetRouteResponse
-	39,  // 147: farlog.v1.AcquireRouteRequest.holder:type_name -> farlog.v1.Holder
-	41,  // 148: farlog.v1.LegGrant.grant:type_name -> farlog.v1.Grant
-	13,  // 149: farlog.v1.AcquireRouteResponse.route:type_name -> farlog.v1.Route
-	11,  // 150: farlog.v1.AcquireRouteResponse.resolved:type_name -> farlog.v1.RouteRule
-	101, // 151: farlog.v1.AcquireRouteResponse.legs:type_name -> farlog.v1.LegGrant
-	19,  // 152: farlog.v1.ReplaceMemberResponse.ring:type_name -> farlog.v1.RingSpec
-	32,  // 153: farlog.v1.ListAgentsResponse.targets:type_name -> farlog.v1.TargetState
-	34,  // 154: farlog.v1.ListAgentsResponse.drains:type_name -> farlog.v1.DrainState
-	26,  // 155: farlog.v1.WatchRingsRequest.agent:type_name -> farlog.v1.Agent
-	19,  // 156: farlog.v1.WatchRingsResponse.rings:type_name -> farlog.v1.RingSpec
-	26,  // 157: farlog.v1.Unchanged.agent:type_name -> farlog.v1.Agent
-	32,  // 158: farlog.v1.ReportTargetRequest.state:type_name -> farlog.v1.TargetState
-	111, // 159: farlog.v1.ReportTargetRequest.unchanged:type_name -> farlog.v1.Unchanged
-	118, // 160: farlog.v1.ReportTargetResponse.interval:type_name -> google.protobuf.Duration
-	26,  // 161: farlog.v1.WatchAssignmentsRequest.agent:type_name -> farlog.v1.Agent
-	37,  // 162: farlog.v1.WatchAssignmentsResponse.assignments:type_name -> farlog.v1.Assignment
-	34,  // 163: farlog.v1.ReportDrainRequest.state:type_name -> farlog.v1.DrainState
-	111, // 164: farlog.v1.ReportDrainRequest.unchanged:type_name -> farlog.v1.Unchanged
-	118, // 165: farlog.v1.ReportDrainResponse.interval:type_name -> google.protobuf.Duration
-	45,  // 166: farlog.v1.ControlService.CreateStream:input_type -> farlog.v1.CreateStreamRequest
-	47,  // 167: farlog.v1.ControlService.UpdateStream:input_type -> farlog.v1.UpdateStreamRequest
-	49,  // 168: farlog.v1.ControlService.DeleteStream:input_type -> farlog.v1.DeleteStreamRequest
-	51,  // 169: farlog.v1.ControlService.ListStreams:input_type -> farlog.v1.ListStreamsRequest
-	65,  // 170: farlog.v1.ControlService.GetStream:input_type -> farlog.v1.GetStreamRequest
-	53,  // 171: farlog.v1.ControlService.WatchStreams:input_type -> farlog.v1.WatchStreamsRequest
-	67,  // 172: farlog.v1.ControlService.AcquireWriter:input_type -> farlog.v1.AcquireWriterRequest
-	71,  // 173: farlog.v1.ControlService.ExtendWriter:input_type -> farlog.v1.ExtendWriterRequest
-	75,  // 174: farlog.v1.ControlService.CheckWriters:input_type -> farlog.v1.CheckWritersRequest
-	78,  // 175: farlog.v1.ControlService.WatchWriters:input_type -> farlog.v1.WatchWritersRequest
-	82,  // 176: farlog.v1.ControlService.AcquireReader:input_type -> farlog.v1.AcquireReaderRequest
-	69,  // 177: farlog.v1.ControlService.ReportConsumer:input_type -> farlog.v1.ReportConsumerRequest
-	86,  // 178: farlog.v1.ControlService.TakeOverStream:input_type -> farlog.v1.TakeOverStreamRequest
-	84,  // 179: farlog.v1.ControlService.RebindStream:input_type -> farlog.v1.RebindStreamRequest
-	88,  // 180: farlog.v1.ControlService.CreateRoute:input_type -> farlog.v1.CreateRouteRequest
-	90,  // 181: farlog.v1.ControlService.UpdateRoute:input_type -> farlog.v1.UpdateRouteRequest
-	92,  // 182: farlog.v1.ControlService.DeleteRoute:input_type -> farlog.v1.DeleteRouteRequest
-	94,  // 183: farlog.v1.ControlService.ListRoutes:input_type -> farlog.v1.ListRoutesRequest
-	96,  // 184: farlog.v1.ControlService.GetRoute:input_type -> farlog.v1.GetRouteRequest
-	98,  // 185: farlog.v1.ControlService.WatchRoutes:input_type -> farlog.v1.WatchRoutesRequest
-	100, // 186: farlog.v1.ControlService.AcquireRoute:input_type -> farlog.v1.AcquireRouteRequest
-	103, // 187: farlog.v1.ControlService.ReplaceMember:input_type -> farlog.v1.ReplaceMemberRequest
-	105, // 188: farlog.v1.ControlService.AcceptLoss:input_type -> farlog.v1.AcceptLossRequest
-	107, // 189: farlog.v1.ControlService.ListAgents:input_type -> farlog.v1.ListAgentsRequest
-	57,  // 190: farlog.v1.ControlService.ApplyFabric:input_type -> farlog.v1.ApplyFabricRequest
-	60,  // 191: farlog.v1.ControlService.Backup:input_type -> farlog.v1.BackupRequest
-	61,  // 192: farlog.v1.ControlService.Restore:input_type -> farlog.v1.BackupEntry
-	63,  // 193: farlog.v1.ControlService.GetFabric:input_type -> farlog.v1.GetFabricRequest
-	109, // 194: farlog.v1.TargetService.WatchRings:input_type -> farlog.v1.WatchRingsRequest
-	112, // 195: farlog.v1.TargetService.ReportTarget:input_type -> farlog.v1.ReportTargetRequest
-	114, // 196: farlog.v1.DrainService.WatchAssignments:input_type -> farlog.v1.WatchAssignmentsRequest
-	116, // 197: farlog.v1.DrainService.ReportDrain:input_type -> farlog.v1.ReportDrainRequest
-	46,  // 198: farlog.v1.ControlService.CreateStream:output_type -> farlog.v1.CreateStreamResponse
-	48,  // 199: farlog.v1.ControlService.UpdateStream:output_type -> farlog.v1.UpdateStreamResponse
-	50,  // 200: farlog.v1.ControlService.DeleteStream:output_type -> farlog.v1.DeleteStreamResponse
-	52,  // 201: farlog.v1.ControlService.ListStreams:output_type -> farlog.v1.ListStreamsResponse
-	66,  // 202: farlog.v1.ControlService.GetStream:output_type -> farlog.v1.GetStreamResponse
-	54,  // 203: farlog.v1.ControlService.WatchStreams:output_type -> farlog.v1.WatchStreamsResponse
-	68,  // 204: farlog.v1.ControlService.AcquireWriter:output_type -> farlog.v1.AcquireWriterResponse
-	72,  // 205: farlog.v1.ControlService.ExtendWriter:output_type -> farlog.v1.ExtendWriterResponse
-	77,  // 206: farlog.v1.ControlService.CheckWriters:output_type -> farlog.v1.CheckWritersResponse
-	81,  // 207: farlog.v1.ControlService.WatchWriters:output_type -> farlog.v1.WatchWritersResponse
-	83,  // 208: farlog.v1.ControlService.AcquireReader:output_type -> farlog.v1.AcquireReaderResponse
-	70,  // 209: farlog.v1.ControlService.ReportConsumer:output_type -> farlog.v1.ReportConsumerResponse
-	87,  // 210: farlog.v1.ControlService.TakeOverStream:output_type -> farlog.v1.TakeOverStreamResponse
-	85,  // 211: farlog.v1.ControlService.RebindStream:output_type -> farlog.v1.RebindStreamResponse
-	89,  // 212: farlog.v1.ControlService.CreateRoute:output_type -> farlog.v1.CreateRouteResponse
-	91,  // 213: farlog.v1.ControlService.UpdateRoute:output_type -> farlog.v1.UpdateRouteResponse
-	93,  // 214: farlog.v1.ControlService.DeleteRoute:output_type -> farlog.v1.DeleteRouteResponse
-	95,  // 215: farlog.v1.ControlService.ListRoutes:output_type -> farlog.v1.ListRoutesResponse
-	97,  // 216: farlog.v1.ControlService.GetRoute:output_type -> farlog.v1.GetRouteResponse
-	99,  // 217: farlog.v1.ControlService.WatchRoutes:output_type -> farlog.v1.WatchRoutesResponse
-	102, // 218: farlog.v1.ControlService.AcquireRoute:output_type -> farlog.v1.AcquireRouteResponse
-	104, // 219: farlog.v1.ControlService.ReplaceMember:output_type -> farlog.v1.ReplaceMemberResponse
-	106, // 220: farlog.v1.ControlService.AcceptLoss:output_type -> farlog.v1.AcceptLossResponse
-	108, // 221: farlog.v1.ControlService.ListAgents:output_type -> farlog.v1.ListAgentsResponse
-	58,  // 222: farlog.v1.ControlService.ApplyFabric:output_type -> farlog.v1.ApplyFabricResponse
-	61,  // 223: farlog.v1.ControlService.Backup:output_type -> farlog.v1.BackupEntry
-	62,  // 224: farlog.v1.ControlService.Restore:output_type -> farlog.v1.RestoreResponse
-	64,  // 225: farlog.v1.ControlService.GetFabric:output_type -> farlog.v1.GetFabricResponse
-	110, // 226: farlog.v1.TargetService.WatchRings:output_type -> farlog.v1.WatchRingsResponse
-	113, // 227: farlog.v1.TargetService.ReportTarget:output_type -> farlog.v1.ReportTargetResponse
-	115, // 228: farlog.v1.DrainService.WatchAssignments:output_type -> farlog.v1.WatchAssignmentsResponse
-	117, // 229: farlog.v1.DrainService.ReportDrain:output_type -> farlog.v1.ReportDrainResponse
-	198, // [198:230] is the sub-list for method output_type
-	166, // [166:198] is the sub-list for method input_type
-	166, // [166:166] is the sub-list for extension type_name
-	166, // [166:166] is the sub-list for extension extendee
-	0,   // [0:166] is the sub-list for field type_name
+	123, // 2: farlog.v1.StreamSpec.deadline:type_name -> google.protobuf.Duration
+	123, // 3: farlog.v1.StreamSpec.latency_limit:type_name -> google.protobuf.Duration
+	9,   // 4: farlog.v1.TargetSpec.namespaces:type_name -> farlog.v1.Namespace
+	11,  // 5: farlog.v1.TargetSpec.ports:type_name -> farlog.v1.NamespacePort
+	10,  // 6: farlog.v1.Namespace.hosts:type_name -> farlog.v1.NamespaceHost
+	2,   // 7: farlog.v1.NamespaceHost.auth:type_name -> farlog.v1.Authentication
+	0,   // 8: farlog.v1.RouteLeg.level:type_name -> farlog.v1.Level
+	3,   // 9: farlog.v1.RouteLeg.policy:type_name -> farlog.v1.LegPolicy
+	123, // 10: farlog.v1.RouteLeg.deadline:type_name -> google.protobuf.Duration
+	13,  // 11: farlog.v1.RouteRule.classes:type_name -> farlog.v1.ClassRange
+	14,  // 12: farlog.v1.RouteRule.legs:type_name -> farlog.v1.RouteLeg
+	15,  // 13: farlog.v1.RouteSpec.rules:type_name -> farlog.v1.RouteRule
+	16,  // 14: farlog.v1.Route.spec:type_name -> farlog.v1.RouteSpec
+	124, // 15: farlog.v1.Route.create_time:type_name -> google.protobuf.Timestamp
+	18,  // 16: farlog.v1.TenantUse.quota:type_name -> farlog.v1.TenantSpec
+	8,   // 17: farlog.v1.Fabric.targets:type_name -> farlog.v1.TargetSpec
+	7,   // 18: farlog.v1.Fabric.streams:type_name -> farlog.v1.StreamSpec
+	16,  // 19: farlog.v1.Fabric.routes:type_name -> farlog.v1.RouteSpec
+	18,  // 20: farlog.v1.Fabric.tenants:type_name -> farlog.v1.TenantSpec
+	12,  // 21: farlog.v1.Fabric.drains:type_name -> farlog.v1.DrainSpec
+	7,   // 22: farlog.v1.Stream.spec:type_name -> farlog.v1.StreamSpec
+	124, // 23: farlog.v1.Stream.create_time:type_name -> google.protobuf.Timestamp
+	0,   // 24: farlog.v1.Contract.level:type_name -> farlog.v1.Level
+	123, // 25: farlog.v1.Contract.deadline_default:type_name -> google.protobuf.Duration
+	21,  // 26: farlog.v1.RingSpec.stream:type_name -> farlog.v1.Stream
+	26,  // 27: farlog.v1.RingSpec.admission:type_name -> farlog.v1.Admission
+	24,  // 28: farlog.v1.RingSpec.replacement:type_name -> farlog.v1.Replacement
+	5,   // 29: farlog.v1.RingSpec.deletion:type_name -> farlog.v1.DeletionStage
+	124, // 30: farlog.v1.Replacement.start_time:type_name -> google.protobuf.Timestamp
+	4,   // 31: farlog.v1.RemoteGrant.role:type_name -> farlog.v1.GrantRole
+	124, // 32: farlog.v1.RemoteGrant.expire_time:type_name -> google.protobuf.Timestamp
+	25,  // 33: farlog.v1.Admission.grants:type_name -> farlog.v1.RemoteGrant
+	22,  // 34: farlog.v1.RingState.contract:type_name -> farlog.v1.Contract
+	124, // 35: farlog.v1.RingState.observe_time:type_name -> google.protobuf.Timestamp
+	124, // 36: farlog.v1.RingState.epoch_open_time:type_name -> google.protobuf.Timestamp
+	123, // 37: farlog.v1.RingState.lag_age:type_name -> google.protobuf.Duration
+	123, // 38: farlog.v1.RingState.time_to_full:type_name -> google.protobuf.Duration
+	29,  // 39: farlog.v1.RingState.counters:type_name -> farlog.v1.WriterCounters
+	5,   // 40: farlog.v1.Deletion.stage:type_name -> farlog.v1.DeletionStage
+	124, // 41: farlog.v1.Deletion.start_time:type_name -> google.protobuf.Timestamp
+	124, // 42: farlog.v1.Deletion.end_time:type_name -> google.protobuf.Timestamp
+	0,   // 43: farlog.v1.WriterCounters.level:type_name -> farlog.v1.Level
+	123, // 44: farlog.v1.WriterCounters.latency_p50:type_name -> google.protobuf.Duration
+	123, // 45: farlog.v1.WriterCounters.latency_p99:type_name -> google.protobuf.Duration
+	123, // 46: farlog.v1.WriterCounters.latency_p999:type_name -> google.protobuf.Duration
+	123, // 47: farlog.v1.WriterCounters.latency_max:type_name -> google.protobuf.Duration
+	123, // 48: farlog.v1.WriterCounters.stalled_for:type_name -> google.protobuf.Duration
+	35,  // 49: farlog.v1.Agent.regions:type_name -> farlog.v1.Region
+	123, // 50: farlog.v1.NetworkPath.rtt_min:type_name -> google.protobuf.Duration
+	123, // 51: farlog.v1.NetworkPath.rtt_median:type_name -> google.protobuf.Duration
+	124, // 52: farlog.v1.NetworkPath.measure_time:type_name -> google.protobuf.Timestamp
+	31,  // 53: farlog.v1.HostState.paths:type_name -> farlog.v1.NetworkPath
+	124, // 54: farlog.v1.HostState.report_time:type_name -> google.protobuf.Timestamp
+	33,  // 55: farlog.v1.HostState.writers:type_name -> farlog.v1.HostWriter
+	123, // 56: farlog.v1.HostWriter.stalled_for:type_name -> google.protobuf.Duration
+	29,  // 57: farlog.v1.HostWriter.counters:type_name -> farlog.v1.WriterCounters
+	44,  // 58: farlog.v1.SlowConsumer.holder:type_name -> farlog.v1.Holder
+	124, // 59: farlog.v1.SlowConsumer.report_time:type_name -> google.protobuf.Timestamp
+	0,   // 60: farlog.v1.Region.level:type_name -> farlog.v1.Level
+	30,  // 61: farlog.v1.TargetState.agent:type_name -> farlog.v1.Agent
+	27,  // 62: farlog.v1.TargetState.rings:type_name -> farlog.v1.RingState
+	124, // 63: farlog.v1.TargetState.report_time:type_name -> google.protobuf.Timestamp
+	38,  // 64: farlog.v1.TargetState.media:type_name -> farlog.v1.MediaHealth
+	37,  // 65: farlog.v1.TargetState.namespaces:type_name -> farlog.v1.NamespaceState
+	124, // 66: farlog.v1.MediaHealth.read_time:type_name -> google.protobuf.Timestamp
+	30,  // 67: farlog.v1.DrainState.agent:type_name -> farlog.v1.Agent
+	40,  // 68: farlog.v1.DrainState.progress:type_name -> farlog.v1.DrainProgress
+	124, // 69: farlog.v1.DrainState.report_time:type_name -> google.protobuf.Timestamp
+	41,  // 70: farlog.v1.DrainProgress.anchor:type_name -> farlog.v1.StoreAnchor
+	124, // 71: farlog.v1.StoreAnchor.anchor_time:type_name -> google.protobuf.Timestamp
+	45,  // 72: farlog.v1.Assignment.members:type_name -> farlog.v1.Member
+	43,  // 73: farlog.v1.Assignment.lost_store:type_name -> farlog.v1.LostStore
+	124, // 74: farlog.v1.LostStore.rebind_time:type_name -> google.protobuf.Timestamp
+	45,  // 75: farlog.v1.Grant.members:type_name -> farlog.v1.Member
+	0,   // 76: farlog.v1.Grant.level:type_name -> farlog.v1.Level
+	1,   // 77: farlog.v1.Grant.policy:type_name -> farlog.v1.Policy
+	123, // 78: farlog.v1.Grant.deadline:type_name -> google.protobuf.Duration
+	44,  // 79: farlog.v1.Grant.holder:type_name -> farlog.v1.Holder
+	124, // 80: farlog.v1.Grant.grant_time:type_name -> google.protobuf.Timestamp
+	78,  // 81: farlog.v1.Grant.running:type_name -> farlog.v1.WriterSettings
+	123, // 82: farlog.v1.Grant.valid_for:type_name -> google.protobuf.Duration
+	124, // 83: farlog.v1.Grant.close_time:type_name -> google.protobuf.Timestamp
+	21,  // 84: farlog.v1.StreamStatus.stream:type_name -> farlog.v1.Stream
+	46,  // 85: farlog.v1.StreamStatus.last_grant:type_name -> farlog.v1.Grant
+	23,  // 86: farlog.v1.StreamStatus.ring_specs:type_name -> farlog.v1.RingSpec
+	27,  // 87: farlog.v1.StreamStatus.rings:type_name -> farlog.v1.RingState
+	42,  // 88: farlog.v1.StreamStatus.assignment:type_name -> farlog.v1.Assignment
+	40,  // 89: farlog.v1.StreamStatus.drain:type_name -> farlog.v1.DrainProgress
+	6,   // 90: farlog.v1.StreamStatus.condition:type_name -> farlog.v1.Condition
+	31,  // 91: farlog.v1.StreamStatus.paths:type_name -> farlog.v1.NetworkPath
+	38,  // 92: farlog.v1.StreamStatus.worn:type_name -> farlog.v1.MediaHealth
+	28,  // 93: farlog.v1.StreamStatus.deletion:type_name -> farlog.v1.Deletion
+	123, // 94: farlog.v1.StreamStatus.stalled_for:type_name -> google.protobuf.Duration
+	34,  // 95: farlog.v1.StreamStatus.slow_consumers:type_name -> farlog.v1.SlowConsumer
+	29,  // 96: farlog.v1.StreamStatus.writer:type_name -> farlog.v1.WriterCounters
+	41,  // 97: farlog.v1.StreamStatus.anchor:type_name -> farlog.v1.StoreAnchor
+	48,  // 98: farlog.v1.Problems.problems:type_name -> farlog.v1.Problem
+	7,   // 99: farlog.v1.CreateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
+	21,  // 100: farlog.v1.CreateStreamResponse.stream:type_name -> farlog.v1.Stream
+	7,   // 101: farlog.v1.UpdateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
+	21,  // 102: farlog.v1.UpdateStreamResponse.stream:type_name -> farlog.v1.Stream
+	60,  // 103: farlog.v1.UpdateStreamResponse.fields:type_name -> farlog.v1.FieldChange
+	28,  // 104: farlog.v1.DeleteStreamResponse.deletion:type_name -> farlog.v1.Deletion
+	6,   // 105: farlog.v1.ListStreamsRequest.conditions:type_name -> farlog.v1.Condition
+	47,  // 106: farlog.v1.ListStreamsResponse.streams:type_name -> farlog.v1.StreamStatus
+	21,  // 107: farlog.v1.WatchStreamsResponse.streams:type_name -> farlog.v1.Stream
+	28,  // 108: farlog.v1.WatchStreamsResponse.deleted:type_name -> farlog.v1.Deletion
+	60,  // 109: farlog.v1.Change.fields:type_name -> farlog.v1.FieldChange
+	20,  // 110: farlog.v1.ApplyFabricRequest.fabric:type_name -> farlog.v1.Fabric
+	61,  // 111: farlog.v1.ApplyFabricResponse.changes:type_name -> farlog.v1.Change
+	64,  // 112: farlog.v1.ApplyFabricResponse.drift:type_name -> farlog.v1.Drift
+	6,   // 113: farlog.v1.Drift.condition:type_name -> farlog.v1.Condition
+	20,  // 114: farlog.v1.GetFabricResponse.fabric:type_name -> farlog.v1.Fabric
+	19,  // 115: farlog.v1.GetFabricResponse.tenants:type_name -> farlog.v1.TenantUse
+	47,  // 116: farlog.v1.GetStreamResponse.stream:type_name -> farlog.v1.StreamStatus
+	44,  // 117: farlog.v1.AcquireWriterRequest.holder:type_name -> farlog.v1.Holder
+	46,  // 118: farlog.v1.AcquireWriterResponse.grant:type_name -> farlog.v1.Grant
+	34,  // 119: farlog.v1.ReportConsumerRequest.consumer:type_name -> farlog.v1.SlowConsumer
+	123, // 120: farlog.v1.ReportConsumerResponse.interval:type_name -> google.protobuf.Duration
+	44,  // 121: farlog.v1.ExtendWriterRequest.holder:type_name -> farlog.v1.Holder
+	78,  // 122: farlog.v1.ExtendWriterRequest.running:type_name -> farlog.v1.WriterSettings
+	79,  // 123: farlog.v1.ExtendWriterResponse.members:type_name -> farlog.v1.ExtendedMember
+	78,  // 124: farlog.v1.ExtendWriterResponse.declared:type_name -> farlog.v1.WriterSettings
+	0,   // 125: farlog.v1.WriterSettings.level:type_name -> farlog.v1.Level
+	1,   // 126: farlog.v1.WriterSettings.policy:type_name -> farlog.v1.Policy
+	123, // 127: farlog.v1.WriterSettings.deadline:type_name -> google.protobuf.Duration
+	45,  // 128: farlog.v1.ExtendedMember.ring:type_name -> farlog.v1.Member
+	81,  // 129: farlog.v1.CheckWritersRequest.writers:type_name -> farlog.v1.RunningWriter
+	78,  // 130: farlog.v1.RunningWriter.running:type_name -> farlog.v1.WriterSettings
+	78,  // 131: farlog.v1.RunningWriter.declared:type_name -> farlog.v1.WriterSettings
+	78,  // 132: farlog.v1.WriterState.declared:type_name -> farlog.v1.WriterSettings
+	78,  // 133: farlog.v1.WriterState.running:type_name -> farlog.v1.WriterSettings
+	0,   // 134: farlog.v1.OtherWriter.level:type_name -> farlog.v1.Level
+	84,  // 135: farlog.v1.WatchWritersResponse.writers:type_name -> farlog.v1.WriterState
+	85,  // 136: farlog.v1.WatchWritersResponse.others:type_name -> farlog.v1.OtherWriter
+	44,  // 137: farlog.v1.AcquireReaderRequest.holder:type_name -> farlog.v1.Holder
+	46,  // 138: farlog.v1.AcquireReaderResponse.grant:type_name -> farlog.v1.Grant
+	42,  // 139: farlog.v1.RebindStreamResponse.assignment:type_name -> farlog.v1.Assignment
+	124, // 140: farlog.v1.TakeOverStreamResponse.confirm_time:type_name -> google.protobuf.Timestamp
+	44,  // 141: farlog.v1.TakeOverStreamResponse.former:type_name -> farlog.v1.Holder
+	16,  // 142: farlog.v1.CreateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
+	17,  // 143: farlog.v1.CreateRouteResponse.route:type_name -> farlog.v1.Route
+	16,  // 144: farlog.v1.UpdateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
+	17,  // 145: farlog.v1.UpdateRouteResponse.route:type_name -> farlog.v1.Route
+	60,  // 146: farlog.v1.UpdateRouteResponse.fields:type_name -> farlog.v1.FieldChange
+	17,  // 147: farlog.v1.DeleteRouteResponse.route:type_name -> farlog.v1.Route
+	17,  // 148: farlog.v1.ListRoutesResponse.routes:type_name -> farlog.v1.Route
+	17,  // 149: farlog.v1.GetRouteResponse.route:type_name -> farlog.v1.Route
+	15,  // 150: farlog.v1.GetRouteResponse.resolved:type_name -> farlog.v1.RouteRule
+	102, // 151: farlog.v1.WatchRoutesResponse.routes:type_name -> farlog.v1.GetRouteResponse
+	44,  // 152: farlog.v1.AcquireRouteRequest.holder:type_name -> farlog.v1.Holder
+	46,  // 153: farlog.v1.LegGrant.grant:type_name -> farlog.v1.Grant
+	17,  // 154: farlog.v1.AcquireRouteResponse.route:type_name -> farlog.v1.Route
+	15,  // 155: farlog.v1.AcquireRouteResponse.resolved:type_name -> farlog.v1.RouteRule
+	106, // 156: farlog.v1.AcquireRouteResponse.legs:type_name -> farlog.v1.LegGrant
+	23,  // 157: farlog.v1.ReplaceMemberResponse.ring:type_name -> farlog.v1.RingSpec
+	36,  // 158: farlog.v1.ListAgentsResponse.targets:type_name -> farlog.v1.TargetState
+	39,  // 159: farlog.v1.ListAgentsResponse.drains:type_name -> farlog.v1.DrainState
+	30,  // 160: farlog.v1.WatchRingsRequest.agent:type_name -> farlog.v1.Agent
+	23,  // 161: farlog.v1.WatchRingsResponse.rings:type_name -> farlog.v1.RingSpec
+	9,   // 162: farlog.v1.WatchRingsResponse.namespaces:type_name -> farlog.v1.Namespace
+	11,  // 163: farlog.v1.WatchRingsResponse.ports:type_name -> farlog.v1.NamespacePort
+	30,  // 164: farlog.v1.Unchanged.agent:type_name -> farlog.v1.Agent
+	36,  // 165: farlog.v1.ReportTargetRequest.state:type_name -> farlog.v1.TargetState
+	116, // 166: farlog.v1.ReportTargetRequest.unchanged:type_name -> farlog.v1.Unchanged
+	123, // 167: farlog.v1.ReportTargetResponse.interval:type_name -> google.protobuf.Duration
+	30,  // 168: farlog.v1.WatchAssignmentsRequest.agent:type_name -> farlog.v1.Agent
+	42,  // 169: farlog.v1.WatchAssignmentsResponse.assignments:type_name -> farlog.v1.Assignment
+	39,  // 170: farlog.v1.ReportDrainRequest.state:type_name -> farlog.v1.DrainState
+	116, // 171: farlog.v1.ReportDrainRequest.unchanged:type_name -> farlog.v1.Unchanged
+	123, // 172: farlog.v1.ReportDrainResponse.interval:type_name -> google.protobuf.Duration
+	50,  // 173: farlog.v1.ControlService.CreateStream:input_type -> farlog.v1.CreateStreamRequest
+	52,  // 174: farlog.v1.ControlService.UpdateStream:input_type -> farlog.v1.UpdateStreamRequest
+	54,  // 175: farlog.v1.ControlService.DeleteStream:input_type -> farlog.v1.DeleteStreamRequest
+	56,  // 176: farlog.v1.ControlService.ListStreams:input_type -> farlog.v1.ListStreamsRequest
+	70,  // 177: farlog.v1.ControlService.GetStream:input_type -> farlog.v1.GetStreamRequest
+	58,  // 178: farlog.v1.ControlService.WatchStreams:input_type -> farlog.v1.WatchStreamsRequest
+	72,  // 179: farlog.v1.ControlService.AcquireWriter:input_type -> farlog.v1.AcquireWriterRequest
+	76,  // 180: farlog.v1.ControlService.ExtendWriter:input_type -> farlog.v1.ExtendWriterRequest
+	80,  // 181: farlog.v1.ControlService.CheckWriters:input_type -> farlog.v1.CheckWritersRequest
+	83,  // 182: farlog.v1.ControlService.WatchWriters:input_type -> farlog.v1.WatchWritersRequest
+	87,  // 183: farlog.v1.ControlService.AcquireReader:input_type -> farlog.v1.AcquireReaderRequest
+	74,  // 184: farlog.v1.ControlService.ReportConsumer:input_type -> farlog.v1.ReportConsumerRequest
+	91,  // 185: farlog.v1.ControlService.TakeOverStream:input_type -> farlog.v1.TakeOverStreamRequest
+	89,  // 186: farlog.v1.ControlService.RebindStream:input_type -> farlog.v1.RebindStreamRequest
+	93,  // 187: farlog.v1.ControlService.CreateRoute:input_type -> farlog.v1.CreateRouteRequest
+	95,  // 188: farlog.v1.ControlService.UpdateRoute:input_type -> farlog.v1.UpdateRouteRequest
+	97,  // 189: farlog.v1.ControlService.DeleteRoute:input_type -> farlog.v1.DeleteRouteRequest
+	99,  // 190: farlog.v1.ControlService.ListRoutes:input_type -> farlog.v1.ListRoutesRequest
+	101, // 191: farlog.v1.ControlService.GetRoute:input_type -> farlog.v1.GetRouteRequest
+	103, // 192: farlog.v1.ControlService.WatchRoutes:input_type -> farlog.v1.WatchRoutesRequest
+	105, // 193: farlog.v1.ControlService.AcquireRoute:input_type -> farlog.v1.AcquireRouteRequest
+	108, // 194: farlog.v1.ControlService.ReplaceMember:input_type -> farlog.v1.ReplaceMemberRequest
+	110, // 195: farlog.v1.ControlService.AcceptLoss:input_type -> farlog.v1.AcceptLossRequest
+	112, // 196: farlog.v1.ControlService.ListAgents:input_type -> farlog.v1.ListAgentsRequest
+	62,  // 197: farlog.v1.ControlService.ApplyFabric:input_type -> farlog.v1.ApplyFabricRequest
+	65,  // 198: farlog.v1.ControlService.Backup:input_type -> farlog.v1.BackupRequest
+	66,  // 199: farlog.v1.ControlService.Restore:input_type -> farlog.v1.BackupEntry
+	68,  // 200: farlog.v1.ControlService.GetFabric:input_type -> farlog.v1.GetFabricRequest
+	114, // 201: farlog.v1.TargetService.WatchRings:input_type -> farlog.v1.WatchRingsRequest
+	117, // 202: farlog.v1.TargetService.ReportTarget:input_type -> farlog.v1.ReportTargetRequest
+	119, // 203: farlog.v1.DrainService.WatchAssignments:input_type -> farlog.v1.WatchAssignmentsRequest
+	121, // 204: farlog.v1.DrainService.ReportDrain:input_type -> farlog.v1.ReportDrainRequest
+	51,  // 205: farlog.v1.ControlService.CreateStream:output_type -> farlog.v1.CreateStreamResponse
+	53,  // 206: farlog.v1.ControlService.UpdateStream:output_type -> farlog.v1.UpdateStreamResponse
+	55,  // 207: farlog.v1.ControlService.DeleteStream:output_type -> farlog.v1.DeleteStreamResponse
+	57,  // 208: farlog.v1.ControlService.ListStreams:output_type -> farlog.v1.ListStreamsResponse
+	71,  // 209: farlog.v1.ControlService.GetStream:output_type -> farlog.v1.GetStreamResponse
+	59,  // 210: farlog.v1.ControlService.WatchStreams:output_type -> farlog.v1.WatchStreamsResponse
+	73,  // 211: farlog.v1.ControlService.AcquireWriter:output_type -> farlog.v1.AcquireWriterResponse
+	77,  // 212: farlog.v1.ControlService.ExtendWriter:output_type -> farlog.v1.ExtendWriterResponse
+	82,  // 213: farlog.v1.ControlService.CheckWriters:output_type -> farlog.v1.CheckWritersResponse
+	86,  // 214: farlog.v1.ControlService.WatchWriters:output_type -> farlog.v1.WatchWritersResponse
+	88,  // 215: farlog.v1.ControlService.AcquireReader:output_type -> farlog.v1.AcquireReaderResponse
+	75,  // 216: farlog.v1.ControlService.ReportConsumer:output_type -> farlog.v1.ReportConsumerResponse
+	92,  // 217: farlog.v1.ControlService.TakeOverStream:output_type -> farlog.v1.TakeOverStreamResponse
+	90,  // 218: farlog.v1.ControlService.RebindStream:output_type -> farlog.v1.RebindStreamResponse
+	94,  // 219: farlog.v1.ControlService.CreateRoute:output_type -> farlog.v1.CreateRouteResponse
+	96,  // 220: farlog.v1.ControlService.UpdateRoute:output_type -> farlog.v1.UpdateRouteResponse
+	98,  // 221: farlog.v1.ControlService.DeleteRoute:output_type -> farlog.v1.DeleteRouteResponse
+	100, // 222: farlog.v1.ControlService.ListRoutes:output_type -> farlog.v1.ListRoutesResponse
+	102, // 223: farlog.v1.ControlService.GetRoute:output_type -> farlog.v1.GetRouteResponse
+	104, // 224: farlog.v1.ControlService.WatchRoutes:output_type -> farlog.v1.WatchRoutesResponse
+	107, // 225: farlog.v1.ControlService.AcquireRoute:output_type -> farlog.v1.AcquireRouteResponse
+	109, // 226: farlog.v1.ControlService.ReplaceMember:output_type -> farlog.v1.ReplaceMemberResponse
+	111, // 227: farlog.v1.ControlService.AcceptLoss:output_type -> farlog.v1.AcceptLossResponse
+	113, // 228: farlog.v1.ControlService.ListAgents:output_type -> farlog.v1.ListAgentsResponse
+	63,  // 229: farlog.v1.ControlService.ApplyFabric:output_type -> farlog.v1.ApplyFabricResponse
+	66,  // 230: farlog.v1.ControlService.Backup:output_type -> farlog.v1.BackupEntry
+	67,  // 231: farlog.v1.ControlService.Restore:output_type -> farlog.v1.RestoreResponse
+	69,  // 232: farlog.v1.ControlService.GetFabric:output_type -> farlog.v1.GetFabricResponse
+	115, // 233: farlog.v1.TargetService.WatchRings:output_type -> farlog.v1.WatchRingsResponse
+	118, // 234: farlog.v1.TargetService.ReportTarget:output_type -> farlog.v1.ReportTargetResponse
+	120, // 235: farlog.v1.DrainService.WatchAssignments:output_type -> farlog.v1.WatchAssignmentsResponse
+	122, // 236: farlog.v1.DrainService.ReportDrain:output_type -> farlog.v1.ReportDrainResponse
+	205, // [205:237] is the sub-list for method output_type
+	173, // [173:205] is the sub-list for method input_type
+	173, // [173:173] is the sub-list for extension type_name
+	173, // [173:173] is the sub-list for extension extendee
+	0,   // [0:173] is the sub-list for field type_name
 }
 
 func init() { file_farlog_proto_init() }
@@ -9939,8 +10396,8 @@ func file_farlog_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_farlog_proto_rawDesc), len(file_farlog_proto_rawDesc)),
-			NumEnums:      6,
-			NumMessages:   112,
+			NumEnums:      7,
+			NumMessages:   116,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -39,7 +39,12 @@ func AreSameMarks(a, b []*RingState) bool {
 // IsSameTarget tells that nothing but figures differs. a may be nil: there was no report.
 func IsSameTarget(a, b *TargetState) bool {
 	return a != nil && proto.Equal(a.Agent, b.Agent) && IsSameMedia(a.Media, b.Media) &&
-		slices.EqualFunc(a.Rings, b.Rings, IsSameRing)
+		AreSameNamespaces(a.Namespaces, b.Namespaces) && slices.EqualFunc(a.Rings, b.Rings, IsSameRing)
+}
+
+// AreSameNamespaces compares all of them: nothing of a namespace is a figure.
+func AreSameNamespaces(a, b []*NamespaceState) bool {
+	return slices.EqualFunc(a, b, func(a, b *NamespaceState) bool { return proto.Equal(a, b) })
 }
 
 // IsSameMedia leaves out what devices count.

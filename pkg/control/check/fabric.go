@@ -71,6 +71,7 @@ func Fabric(world World, fabric *api.Fabric) (Findings, error) {
 	f.checkNames()
 	f.checkDrains()
 	f.checkRoutes()
+	f.checkNamespaces()
 	f.checkPlaces()
 	f.checkTenants()
 	f.checkSpace()

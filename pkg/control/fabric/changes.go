@@ -41,6 +41,37 @@ func fieldsOf(spec proto.Message) (fields []protoreflect.FieldDescriptor) {
 // fieldText is the value of a field as flags and files spell it; 0 and 0s where it has none.
 func fieldText(spec protoreflect.Message, field protoreflect.FieldDescriptor) string {
 	value := spec.Get(field)
+	if field.IsList() {
+		return listText(field, value.List())
+	}
+	return valueText(field, value)
+}
+
+// listText is a list as a file could have it in one line; "": it is empty.
+func listText(field protoreflect.FieldDescriptor, list protoreflect.List) string {
+	texts := make([]string, list.Len())
+	for i := range texts {
+		texts[i] = valueText(field, list.Get(i))
+	}
+	if len(texts) == 0 {
+		return ""
+	}
+	return "[" + strings.Join(texts, ", ") + "]"
+}
+
+// itemText is an item of a list: the fields that it has.
+func itemText(item protoreflect.Message) string {
+	var texts []string
+	fields := item.Descriptor().Fields()
+	for i := range fields.Len() {
+		if field := fields.Get(i); item.Has(field) {
+			texts = append(texts, string(field.Name())+": "+fieldText(item, field))
+		}
+	}
+	return "{" + strings.Join(texts, ", ") + "}"
+}
+
+func valueText(field protoreflect.FieldDescriptor, value protoreflect.Value) string {
 	switch field.Kind() {
 	case protoreflect.EnumKind:
 		if known := field.Enum().Values().ByNumber(value.Enum()); known != nil {
@@ -52,6 +83,7 @@ func fieldText(spec protoreflect.Message, field protoreflect.FieldDescriptor) st
 		if duration, ok := value.Message().Interface().(*durationpb.Duration); ok {
 			return duration.AsDuration().String()
 		}
+		return itemText(value.Message())
 	}
 	return fmt.Sprint(value.Interface())
 }

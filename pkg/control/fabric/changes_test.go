@@ -52,6 +52,11 @@ func TestStreamChanges_EachField(t *testing.T) {
 // otherValue is a value that no spec of these tests has.
 func otherValue(t *testing.T, field protoreflect.FieldDescriptor) protoreflect.Value {
 	t.Helper()
+	if field.IsList() {
+		list := new(api.TargetSpec).ProtoReflect().NewField(field)
+		list.List().AppendMutable()
+		return list
+	}
 	switch field.Kind() {
 	case protoreflect.StringKind:
 		return protoreflect.ValueOfString("other")

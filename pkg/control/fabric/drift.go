@@ -35,6 +35,7 @@ func DriftFrom(v *state.View, caller access.Caller, fabric *api.Fabric) (list []
 			list = append(list, &api.Drift{Kind: "target", Name: target.Host, Reason: reason})
 		}
 	}
+	list = append(list, namespaceDrifts(v, fabric)...)
 	used := check.Uses(v.Streams)
 	for _, quota := range fabric.GetTenants() {
 		if reason := check.WhyBeyond(quota, used[quota.Name]); reason != "" {
@@ -50,6 +51,23 @@ func DriftFrom(v *state.View, caller access.Caller, fabric *api.Fabric) (list []
 				Kind: "stream", Name: spec.Name, Condition: one.Condition,
 				Reason: one.Reason,
 			})
+		}
+	}
+	return list
+}
+
+// namespaceDrifts are the namespaces that are declared and not exported, as the targets of their hosts report them.
+func namespaceDrifts(v *state.View, fabric *api.Fabric) (list []*api.Drift) {
+	for _, target := range fabric.GetTargets() {
+		if v.TargetSpecs[target.Host] == nil {
+			continue
+		}
+		for _, one := range target.Namespaces {
+			if reason := v.WhyNotExported(target.Host, one); reason != "" {
+				list = append(list, &api.Drift{
+					Kind: "target", Name: target.Host, Reason: fmt.Sprintf("namespace %s: %s", one.Name, reason),
+				})
+			}
 		}
 	}
 	return list

@@ -9,9 +9,10 @@ import (
 )
 
 // RingsOf is what a target is told.
-func RingsOf(v *state.View, target string) *api.WatchRingsResponse {
-	response := new(api.WatchRingsResponse)
-	for _, name := range v.RingsAt.ByAgent[target] {
+func RingsOf(v *state.View, target *api.Agent) *api.WatchRingsResponse {
+	declared := v.TargetSpecs[target.Host]
+	response := &api.WatchRingsResponse{Namespaces: declared.GetNamespaces(), Ports: declared.GetPorts()}
+	for _, name := range v.RingsAt.ByAgent[target.Id] {
 		response.Rings = append(response.Rings, ringSpec(v, name))
 	}
 	return response

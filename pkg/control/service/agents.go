@@ -29,7 +29,7 @@ func (s *Server) WatchRings(request *api.WatchRingsRequest, stream api.TargetSer
 	if err := s.begin(stream.Context(), access.RoleTarget, request.Agent); err != nil {
 		return err
 	}
-	wanted := func(v *state.View) *api.WatchRingsResponse { return grant.RingsOf(v, request.Agent.Id) }
+	wanted := func(v *state.View) *api.WatchRingsResponse { return grant.RingsOf(v, request.Agent) }
 	return watch(s, stream.Context(), etcd.KeyLiveTargets+request.Agent.Id, wanted, stream.Send)
 }
 

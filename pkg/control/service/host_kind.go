@@ -36,7 +36,8 @@ type hostKind[S spec, T any] struct {
 	prefix   string // of etcd's keys
 	specs    func(*state.View) map[string]S
 	each     func(v *state.View, isDetailed bool) (hosts state.AgentsByHost, of func(host string) T)
-	with     func(one T, declared S) T // as it is, with a spec that it may only come to have
+	with     func(one T, declared S) T          // as it is, with a spec that it may only come to have
+	check    func(v *state.View, asked S) error // of a spec beside all others; nil: there is nothing to check
 }
 
 // pagedHosts is a request for a page of the hosts that a name or pattern means.
@@ -79,10 +80,10 @@ func (k hostKind[S, T]) have(host string) (v *state.View, have S, revision int64
 
 // create declares a host.
 func (k hostKind[S, T]) create(ctx context.Context, asked S, isDryRun bool) (one T, isNew bool, err error) {
-	_, have, revision := k.have(asked.GetHost())
+	v, have, revision := k.have(asked.GetHost())
 	if revision > 0 {
 		err = alreadyExists(k.kind, asked.GetHost(), fabric.Changes(have, asked))
-	} else if !isDryRun {
+	} else if err = k.checkSpec(v, asked); err == nil && !isDryRun {
 		key := k.prefix + asked.GetHost()
 		err = k.write(ctx, "created", asked.GetHost(), clientv3.Compare(clientv3.CreateRevision(key), "=", 0), asked)
 	}
@@ -97,6 +98,9 @@ func (k hostKind[S, T]) update(ctx context.Context, asked S, revision int64, isD
 	fields []*api.FieldChange, err error,
 ) {
 	have, at, err := k.at(asked.GetHost(), revision)
+	if err == nil {
+		err = k.checkSpec(k.server.view(), asked)
+	}
 	if err != nil {
 		return one, nil, err
 	}
@@ -108,6 +112,13 @@ func (k hostKind[S, T]) update(ctx context.Context, asked S, revision int64, isD
 		}
 	}
 	return k.declaredAs(asked), fields, nil
+}
+
+func (k hostKind[S, T]) checkSpec(v *state.View, asked S) error {
+	if k.check == nil {
+		return nil
+	}
+	return k.check(v, asked)
 }
 
 // remove takes back what is declared of a host, and gives it.

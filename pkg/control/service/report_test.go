@@ -80,9 +80,10 @@ func otherValue(field protoreflect.FieldDescriptor, empty protoreflect.Value) pr
 // report news.
 func TestReport_EveryFieldCounts(t *testing.T) {
 	target := &api.TargetState{
-		Agent: &api.Agent{Id: "t1"},
-		Rings: []*api.RingState{{Stream: "a", Contract: &api.Contract{Kind: "mem"}}},
-		Media: []*api.MediaHealth{{Device: "nvme"}},
+		Agent:      &api.Agent{Id: "t1"},
+		Rings:      []*api.RingState{{Stream: "a", Contract: &api.Contract{Kind: "mem"}}},
+		Media:      []*api.MediaHealth{{Device: "nvme"}},
+		Namespaces: []*api.NamespaceState{{Name: "desk7"}},
 	}
 	drain := &api.DrainState{Agent: &api.Agent{Id: "d1"}, Progress: []*api.DrainProgress{{Stream: "a"}}}
 	counted := 0

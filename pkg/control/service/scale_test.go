@@ -34,7 +34,7 @@ func (f *scaleFabric) reportAll(round int) {
 		host := fmt.Sprintf("host%02d", i)
 		target, drain := &api.TargetState{Agent: &api.Agent{Id: "t" + host, Host: host}, ReportTime: timestamppb.Now()},
 			&api.DrainState{Agent: &api.Agent{Id: "d" + host, Host: host}, ReportTime: timestamppb.Now()}
-		for _, ring := range grant.RingsOf(now, "t"+host).Rings {
+		for _, ring := range grant.RingsOf(now, &api.Agent{Id: "t" + host, Host: host}).Rings {
 			name := ring.Stream.Spec.Name
 			target.Rings = append(target.Rings, &api.RingState{
 				Stream: name, Target: target.Agent.Id,

@@ -2,11 +2,15 @@ package service
 
 import (
 	"context"
+	"fmt"
+	"maps"
 
 	"google.golang.org/grpc"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/check"
 	"github.com/farlog/farlog/pkg/control/etcd"
+	"github.com/farlog/farlog/pkg/control/refusal"
 	"github.com/farlog/farlog/pkg/control/state"
 )
 
@@ -29,6 +33,15 @@ func (s *Server) targets() hostKind[*api.TargetSpec, *api.Target] {
 		with: func(one *api.Target, declared *api.TargetSpec) *api.Target {
 			one.Spec = declared
 			return one
+		},
+		check: func(v *state.View, asked *api.TargetSpec) error {
+			specs := maps.Clone(v.TargetSpecs)
+			specs[asked.Host] = asked
+			problems := check.Namespaces(v.TargetSpecs[asked.Host], asked, specs, "spec.")
+			if len(problems) == 0 {
+				return nil
+			}
+			return refusal.InvalidArgument(fmt.Sprintf("target %q: ", asked.Host), problems)
 		},
 	}
 }

@@ -129,7 +129,7 @@ func (v *View) Target(host string, ids []string, counts map[string]RingTotals) *
 		state, live := v.Targets[id], v.LiveTargets[id]
 		one := &api.TargetAgent{
 			Agent: live, Alive: live != nil, ReportTime: state.GetReportTime(),
-			Media: state.GetMedia(),
+			Media: state.GetMedia(), Namespaces: state.GetNamespaces(),
 		}
 		if live == nil {
 			one.Agent = state.GetAgent()

@@ -81,9 +81,11 @@ func (v *View) reindex(prefix, name string, change func()) {
 // touched is what changes of etcd concern: who is told something else than before, and which streams may need
 // something.
 type touched struct {
-	agents  map[string]bool            // by the key of their life
-	streams map[string]bool            // of which whoever watches is told
-	writers map[string]map[string]bool // by host: of these, the streams whose writer is on it
+	agents map[string]bool // by the key of their life
+	// every target that watches may be told something else
+	isEveryTarget bool
+	streams       map[string]bool            // of which whoever watches is told
+	writers       map[string]map[string]bool // by host: of these, the streams whose writer is on it
 	reconcile.Dirt
 }
 
@@ -116,7 +118,10 @@ func (t *touched) note(v *View, prefix, name string) {
 		t.touch(v, stream)
 	case etcd.KeyGrants, etcd.KeySlow:
 		t.touchStream(v, stream)
-	case etcd.KeyTargetSpecs, etcd.KeyDrainSpecs:
+	case etcd.KeyTargetSpecs:
+		t.TouchAll()
+		t.isEveryTarget = true // those of the host are told its namespaces
+	case etcd.KeyDrainSpecs:
 		t.TouchAll()
 	case etcd.KeyLiveTargets:
 		t.touchRingsAt(v, name)

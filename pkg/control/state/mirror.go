@@ -263,6 +263,11 @@ func (m *Mirror) publish(next *View, touched *touched) {
 			touched.agents[agent] = true
 		}
 	}
+	for agent := range m.told {
+		if touched.isEveryTarget && strings.HasPrefix(agent, etcd.KeyLiveTargets) {
+			touched.agents[agent] = true
+		}
+	}
 	for agent := range touched.agents {
 		if told := m.told[agent]; told != nil {
 			close(told)

@@ -70,7 +70,8 @@ var TargetKind = AgentKind[*api.TargetState, *api.RingState]{
 	get:    (*api.TargetState).GetRings, set: func(s *api.TargetState, rings []*api.RingState) { s.Rings = rings },
 	stream: (*api.RingState).GetStream, isSame: api.IsSameRing, isMoved: isRingMoved,
 	isSameHead: func(a, b *api.TargetState) bool {
-		return proto.Equal(a.GetAgent(), b.GetAgent()) && api.IsSameMedia(a.GetMedia(), b.GetMedia())
+		return proto.Equal(a.GetAgent(), b.GetAgent()) && api.IsSameMedia(a.GetMedia(), b.GetMedia()) &&
+			api.AreSameNamespaces(a.GetNamespaces(), b.GetNamespaces())
 	},
 }
 

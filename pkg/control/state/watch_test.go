@@ -140,7 +140,9 @@ func (f *fed) view() *state.View {
 func (f *fed) follow() {
 	for i := range 3 {
 		target, drain := fmt.Sprint("t", i), fmt.Sprint("d", i)
-		f.followOne(etcd.KeyLiveTargets+target, func(v *state.View) proto.Message { return grant.RingsOf(v, target) })
+		f.followOne(etcd.KeyLiveTargets+target, func(v *state.View) proto.Message {
+			return grant.RingsOf(v, &api.Agent{Id: target, Host: "alpha"})
+		})
 		f.followOne(etcd.KeyLiveDrains+drain, func(v *state.View) proto.Message {
 			return grant.AssignmentsOf(v,
 				&api.Agent{Id: drain})
@@ -290,6 +292,9 @@ func (f *fed) drawChange() {
 			Host:          "alpha",
 			CapacityBytes: rapid.SampledFrom([]uint64{0, 100, 200}).Draw(f.t, "capacity"),
 			Closed:        rapid.Bool().Draw(f.t, "closed"),
+			Namespaces: []*api.Namespace{{
+				Name: "n", Subsystem: rapid.SampledFrom([]string{"a", "b"}).Draw(f.t, "subsystem"),
+			}},
 		}})
 	case 4:
 		if f.view().Streams[name] == nil {

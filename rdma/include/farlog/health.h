@@ -1,4 +1,4 @@
-/* health.h -- what an NVMe device says of its own health. On top of farlog.h. */
+/* health.h -- what an NVMe device says of its own health, and what a device holds. On top of farlog.h. */
 #ifndef FARLOG_HEALTH_H
 #define FARLOG_HEALTH_H
 
@@ -16,6 +16,13 @@ extern "C" {
  * not have the page), IO (this process may not ask, or the device does not answer; os_errno says). Any thread; blocks
  * for as long as the device takes, at most 5 s a try of the kernel's. */
 FARLOG_API int farlog_device_health(const char *path, uint8_t *page, struct farlog_error *error) FARLOG_MUST_CHECK;
+
+/* farlog_device_contents -- names what is on a block device or in a file that has no ring, into text of size bytes: a
+ * file system, a partition table, or bytes that are not zero where a ring begins; "" = nothing. Changes nothing.
+ * Without libblkid.so.1 it names that, as data that cannot be identified. Errors: IO (it cannot be read). Any thread;
+ * blocks while the device is read. */
+FARLOG_API int farlog_device_contents(
+	const char *path, char *text, size_t size, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 #ifdef __cplusplus
 }

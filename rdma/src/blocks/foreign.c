@@ -2,6 +2,7 @@
  * fdisk know; it is loaded when it is needed. */
 #include <blkid/blkid.h>
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -9,8 +10,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/err.h"
 #include "blocks/nvme.h"
 #include "blocks/uring.h"
+#include "farlog/health.h"
 
 #define SONAME "libblkid.so.1"
 
@@ -135,4 +138,13 @@ int block_name_foreign(const char *path, char *text, size_t size)
 	if (fd >= 0)
 		close(fd);
 	return result;
+}
+
+int farlog_device_contents(const char *path, char *text, size_t size, struct farlog_error *error)
+{
+	int result = block_name_foreign(path, text, size);
+
+	if (result == FARLOG_IO)
+		return error_set(error, FARLOG_IO, errno, "device \"%s\": read what is on it", path);
+	return FARLOG_OK;
 }
