@@ -24,12 +24,15 @@ func (d *daemon) openControl(ctx context.Context) error {
 		Dir: d.dir("etcd"), Endpoints: d.settings.etcdEndpoints,
 		Authority: d.settings.etcdAuthority, Cert: d.settings.etcdCert, Key: d.settings.etcdKey,
 	})
+	if damage := new(etcd.DamagedError); errors.As(err, &damage) {
+		return d.openDamaged(damage)
+	}
 	if err != nil {
 		return err
 	}
 	var server *service.Server
 	counts := metrics.NewControl(d.registry, func() []metrics.StreamSample { return streamSamples(server) },
-		func() metrics.InstanceSample { return metrics.InstanceSample(server.Instance()) })
+		func() metrics.InstanceSample { return instanceSample(server.Instance()) })
 	audit, err := newAudit(d.settings)
 	if err != nil {
 		return errors.Join(err, cluster.Close())
@@ -53,6 +56,23 @@ func (d *daemon) openControl(ctx context.Context) error {
 		run:     func(ctx context.Context, ready func()) error { return role.run(ctx, listener, ready) },
 		healthy: role.healthy,
 		close:   func() error { return errors.Join(audit.close(), cluster.Close()) },
+	})
+	return d.announceSecurity()
+}
+
+// openDamaged has the control plane stay and say what is wrong: to let the process end would stop the roles beside it,
+// and starting it again mends nothing.
+func (d *daemon) openDamaged(damage *etcd.DamagedError) error {
+	metrics.NewControl(d.registry, func() []metrics.StreamSample { return nil },
+		func() metrics.InstanceSample { return metrics.InstanceSample{IsEtcdDamaged: true} })
+	d.logger.Error("control plane cannot work: it answers every call with this error", "role", roleControl,
+		"error", oneLine(damage))
+	listener, server := d.controlListener, service.Failed{Keeper: d.keeper, Reason: damage}
+	isDamaged := func() error { return fmt.Errorf("control: %w", damage) }
+	d.firstAnswers = append(d.firstAnswers, isDamaged)
+	d.parts = append(d.parts, part{
+		run:     func(ctx context.Context, ready func()) error { return server.Run(ctx, listener, ready) },
+		healthy: isDamaged,
 	})
 	return d.announceSecurity()
 }
@@ -118,6 +138,13 @@ func (r *controlRole) healthy() error {
 		return errBlind
 	}
 	return nil
+}
+
+func instanceSample(one service.Instance) metrics.InstanceSample {
+	return metrics.InstanceSample{
+		IsLeading: one.IsLeading, IsEtcdSeen: one.IsEtcdSeen, TargetsAlive: one.TargetsAlive,
+		DrainsAlive: one.DrainsAlive, ActsWaiting: one.ActsWaiting, ReportsUnstored: one.ReportsUnstored,
+	}
 }
 
 func streamSamples(server *service.Server) []metrics.StreamSample {

@@ -66,6 +66,7 @@ type StreamSample struct {
 // InstanceSample is what one control plane knows of itself and of who reports to any of them.
 type InstanceSample struct {
 	IsLeading, IsEtcdSeen     bool
+	IsEtcdDamaged             bool // the embedded one, which did not start
 	TargetsAlive, DrainsAlive int
 	ActsWaiting               int // for the audit stream, as the leader sees them
 	ReportsUnstored           int // agents whose last report to this instance could not be stored
@@ -101,7 +102,13 @@ func (c streamCollector) Collect(metrics chan<- prometheus.Metric) {
 var (
 	controlLeading = desc("control", "leader",
 		"1 while this control plane is the leader, which places rings and assigns drains.")
-	controlEtcd   = desc("control", "etcd_connected", "1 while this control plane reads and writes its etcd.")
+	controlEtcd    = desc("control", "etcd_connected", "1 while this control plane reads and writes its etcd.")
+	controlDamaged = desc(
+		"control",
+		"etcd_damaged",
+		"1 while this control plane does not work because the files of its "+
+			"embedded etcd are damaged.",
+	)
 	controlAgents = desc("control", "agents", "Agents that report.", "role")
 	controlActs   = desc("control", "audit_events_pending", "Audit events that are not yet in the audit stream, as "+
 		"the leader counts them, 0 at others; at 10000 administrative calls are refused.")
@@ -112,7 +119,9 @@ var (
 type instanceCollector struct{ sample func() InstanceSample }
 
 func (c instanceCollector) Describe(descs chan<- *prometheus.Desc) {
-	for _, one := range []*prometheus.Desc{controlLeading, controlEtcd, controlAgents, controlActs, controlReports} {
+	for _, one := range []*prometheus.Desc{
+		controlLeading, controlEtcd, controlDamaged, controlAgents, controlActs, controlReports,
+	} {
 		descs <- one
 	}
 }
@@ -121,6 +130,7 @@ func (c instanceCollector) Collect(metrics chan<- prometheus.Metric) {
 	sample := c.sample()
 	metrics <- gauge(controlLeading, number(sample.IsLeading))
 	metrics <- gauge(controlEtcd, number(sample.IsEtcdSeen))
+	metrics <- gauge(controlDamaged, number(sample.IsEtcdDamaged))
 	metrics <- gauge(controlAgents, float64(sample.TargetsAlive), "target")
 	metrics <- gauge(controlAgents, float64(sample.DrainsAlive), "drain")
 	metrics <- gauge(controlActs, float64(sample.ActsWaiting))

@@ -63,7 +63,7 @@ type Cluster struct {
 
 // Open starts or connects. It returns within half a minute, and at once when another process holds Dir: the
 // error then names the holder. It blocks for the recovery of the embedded server, and until a file that is mostly free
-// pages is rewritten.
+// pages is rewritten. Errors: a *DamagedError, or others that may pass.
 func Open(ctx context.Context, options Options) (*Cluster, error) {
 	if len(options.Endpoints) > 0 {
 		return dial(ctx, options)
@@ -76,11 +76,10 @@ func Open(ctx context.Context, options Options) (*Cluster, error) {
 		return nil, err
 	}
 	fatal := make(chan error, 1)
-	server, err := startEmbedded(ctx, options.Dir, fatal)
+	server, err := startChecked(ctx, options.Dir, fatal)
 	if err != nil {
 		lock.Close()
-		return nil, fmt.Errorf("start etcd in %q: %w (details in %s)", options.Dir, err,
-			filepath.Join(options.Dir, logName))
+		return nil, err
 	}
 	etcd := &Cluster{client: v3client.New(server.Server), server: server, lock: lock, fatal: fatal}
 	etcd.close = sync.OnceValue(etcd.closeOnce)
@@ -184,6 +183,19 @@ func readPair(certFile, keyFile string) (tls.Certificate, error) {
 	return tls.X509KeyPair(cert, key)
 }
 
+// startChecked starts a server on files that it survives. Errors: a *DamagedError, or one that may pass.
+func startChecked(ctx context.Context, dir string, fatal chan error) (*embed.Etcd, error) {
+	if err := checkFiles(dir); err != nil {
+		return nil, err
+	}
+	server, err := startEmbedded(ctx, dir, fatal)
+	if err != nil {
+		return nil, asDamage(dir, fmt.Errorf("start etcd in %q: %w (details in %s)", dir, err,
+			filepath.Join(dir, logName)))
+	}
+	return server, nil
+}
+
 // startEmbedded folds the ways in which an etcd server says no into an error: it returns one, it panics, it ends the
 // goroutine through its logger, or it never gets ready.
 func startEmbedded(ctx context.Context, dir string, fatal chan error) (*embed.Etcd, error) {
@@ -232,6 +244,10 @@ func forward(server *embed.Etcd, fatal chan error) {
 
 func recoverInto(fatal chan error) {
 	if cause := recover(); cause != nil {
+		if err, ok := cause.(error); ok {
+			offer(fatal, err)
+			return
+		}
 		offer(fatal, fmt.Errorf("%v", cause))
 	}
 }
@@ -295,12 +311,12 @@ type giveUp struct{ fatal chan error }
 
 // OnWrite implements zapcore.CheckWriteHook.
 func (g giveUp) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Field) {
-	text := entry.Message
+	err := errors.New(entry.Message)
 	for _, field := range fields {
 		if cause, ok := field.Interface.(error); ok {
-			text += ": " + cause.Error()
+			err = fmt.Errorf("%w: %w", err, cause)
 		}
 	}
-	offer(g.fatal, errors.New(text))
+	offer(g.fatal, err)
 	runtime.Goexit()
 }

@@ -1,6 +1,6 @@
-// Command pages writes the reference pages that are made of other files: alerts.md of Prometheus' rules, and the table
-// in measurements.md of bench.json. Usage: pages [-check] ROOT. With -check it changes nothing and ends with 1 when one
-// is old.
+// Command pages writes the reference pages that are made of other files: alerts.md and alerts-operations.md of
+// Prometheus' rules, and the table in measurements.md of bench.json. Usage: pages [-check] ROOT. With -check it changes
+// nothing and ends with 1 when one is old.
 package main
 
 import (
@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -29,7 +30,9 @@ func main() {
 }
 
 func run(root string, isCheck bool) error {
-	pages := map[string]func(root string) ([]byte, error){"alerts.md": alerts, "measurements.md": measurements}
+	pages := map[string]func(root string) ([]byte, error){
+		"alerts.md": alertsOfStreams, "alerts-operations.md": alertsOfOperations, "measurements.md": measurements,
+	}
 	var errs []error
 	for name, made := range pages {
 		text, err := made(root)
@@ -65,7 +68,19 @@ type ruleFile struct {
 	} `json:"groups"`
 }
 
-func alerts(root string) ([]byte, error) {
+// streamGroups are the groups of rules about streams; the others are on a page of their own.
+var streamGroups = []string{"farlog-lag", "farlog-writers", "farlog-members", "farlog-drains"}
+
+func alertsOfStreams(root string) ([]byte, error) {
+	return alerts(root, "Alerts", "Of media, stores, the control plane and hosts: [alerts of "+
+		"operations](alerts-operations.md).", true)
+}
+
+func alertsOfOperations(root string) ([]byte, error) {
+	return alerts(root, "Alerts of operations", "Of streams: [alerts](alerts.md).", false)
+}
+
+func alerts(root, title, others string, isOfStreams bool) ([]byte, error) {
 	raw, err := os.ReadFile(filepath.Join(root, "deploy", "prometheus", "farlog.rules.yml"))
 	if err != nil {
 		return nil, err
@@ -75,11 +90,16 @@ func alerts(root string) ([]byte, error) {
 		return nil, err
 	}
 	var page bytes.Buffer
-	page.WriteString("# Alerts\n\nGenerated from deploy/prometheus/farlog.rules.yml by `make generate`; do not " +
-		"edit.\n\n" +
-		markdown.Fill("How to load them: [monitor](../how-to/monitor.md). How to act on one: [read an "+
-			"alert](../how-to/read-an-alert.md).", "", ""))
+	page.WriteString(
+		"# " + title + "\n\nGenerated from deploy/prometheus/farlog.rules.yml by `make generate`; do not " +
+			"edit.\n\n" +
+			markdown.Fill("How to load them: [monitor](../how-to/monitor.md). How to act on one: [read an "+
+				"alert](../how-to/read-an-alert.md). "+others, "", ""),
+	)
 	for _, group := range rules.Groups {
+		if slices.Contains(streamGroups, group.Name) != isOfStreams {
+			continue
+		}
 		isFirst := true
 		for _, rule := range group.Rules {
 			if rule.Alert == "" {
