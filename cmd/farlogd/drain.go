@@ -76,6 +76,7 @@ type drainWorker struct {
 	appender *store.Appender // of the last run; nil: it has opened none yet
 	failure  string          // why the last run ended; "" while one is going well
 	isGap    bool            // it ended before something that is missing
+	lacks    bool            // its stream lacks a file in the store
 }
 
 func (d *daemon) openDrain(context.Context) error {
@@ -124,6 +125,7 @@ func (r *drainRole) run(ctx context.Context, ready func()) error {
 	workers.Go(func() { r.scrub.run(ctx) })
 	workers.Go(func() { r.merging.run(ctx) })
 	workers.Go(func() { r.retain(ctx) })
+	workers.Go(func() { r.watchSegments(ctx) })
 	workers.Wait()
 	r.apply(ctx, nil)
 	r.running.Wait()
@@ -222,8 +224,7 @@ func (r *drainRole) supervise(ctx context.Context, worker *drainWorker) {
 		if err != nil {
 			text = oneLine(err)
 		}
-		worker.fail(text, errors.Is(err, farlog.ErrCorrupt) || errors.Is(err, drain.ErrStoreBehind) ||
-			errors.Is(err, store.ErrOutOfOrder))
+		worker.fail(text, err)
 		r.metrics.OnRestart(worker.assignment.Stream)
 		if last.isDue(text, time.Now()) {
 			r.logger.Error("drain failed, retrying", "stream", worker.assignment.Stream, "error", text,
@@ -336,6 +337,7 @@ func (r *drainRole) samples() []metrics.DrainSample {
 			LagBytes: progress.LagBytes,
 			LagAge:   progress.LagAge, UnconfirmedBytes: progress.UnconfirmedBytes, IsFailing: failure != "",
 			IsSuspect: progress.Suspect != "", Forged: progress.Forged, IsGap: worker.isBlocked(),
+			LacksSegment: worker.lacksSegment(),
 		})
 	}
 	return samples
@@ -391,10 +393,12 @@ func (w *drainWorker) setProgress(progress drain.Progress) {
 	w.progress, w.failure = progress, progress.LastError
 }
 
-func (w *drainWorker) fail(text string, isGap bool) {
+func (w *drainWorker) fail(text string, err error) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	w.failure, w.isGap = text, isGap
+	w.failure, w.lacks = text, errors.Is(err, store.ErrMissing)
+	w.isGap = errors.Is(err, farlog.ErrCorrupt) || errors.Is(err, drain.ErrStoreBehind) ||
+		errors.Is(err, store.ErrOutOfOrder)
 }
 
 func (w *drainWorker) snapshot() (drain.Progress, string) {
@@ -408,6 +412,13 @@ func (w *drainWorker) isBlocked() bool {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	return w.isGap && w.failure != ""
+}
+
+// lacksSegment reports whether the failure is that the store lacks a file of the stream.
+func (w *drainWorker) lacksSegment() bool {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	return w.lacks && w.failure != ""
 }
 
 func ringKey(a *api.Assignment) string {

@@ -105,8 +105,8 @@ type Progress struct {
 // nil) or something fails that cannot be retried. A full disk is retried for ever, a ring on another host that does not
 // answer for half a minute. The ring's drain lock and the stream's lock are held meanwhile.
 //
-// Errors: those of farlog.OpenReader and store.OpenStream, store.ErrGone (the ring keeps what it has), ErrStoreBehind,
-// ErrSuperseded, farlog.ErrCorrupt (the text names ring and lsn).
+// Errors: those of farlog.OpenReader and store.OpenStream, store.ErrGone and store.ErrMissing (the ring keeps what it
+// has), ErrStoreBehind, ErrSuperseded, farlog.ErrCorrupt (the text names ring and lsn).
 func Run(ctx context.Context, config Config) error {
 	d, err := open(ctx, config)
 	if err != nil {

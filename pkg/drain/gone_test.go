@@ -109,6 +109,38 @@ func TestRun_StoreIsTakenAway(t *testing.T) {
 	}
 }
 
+// A sealed segment is removed under a running drain, which never writes to it again: what was appended since stays in
+// the ring, and is drained when the file is back.
+func TestRun_SealedSegmentIsRemoved(t *testing.T) {
+	b := newBench(t, store.Options{SegmentBytes: 128 << 10})
+	for range 4 {
+		b.append(strings.Repeat("x", 60<<10))
+	}
+	appenders := make(chan *store.Appender, 1)
+	config := b.config()
+	config.OnOpen = func(appender *store.Appender) { appenders <- appender }
+	progress, stop := b.run(config)
+	head := b.await(progress, "drained", b.isDrained).HeadLSN
+	path := filepath.Join(b.store.Dir(), "streams/test%2Forders/0000000001.seg")
+	b.must(os.Rename(path, path+".aside"))
+	if err := (<-appenders).CheckSegments(); !errors.Is(err, store.ErrMissing) {
+		t.Fatalf("%v, expected ErrMissing", err)
+	}
+	b.append("last")
+	for range 2 {
+		if err := stop(); !errors.Is(err, store.ErrMissing) || !strings.Contains(err.Error(), path) {
+			t.Fatalf("ended with %v, expected ErrMissing that names the file", err)
+		}
+		b.expectHead(head)
+		ended := make(chan error, 1)
+		go func() { ended <- Run(t.Context(), b.config()) }()
+		stop = func() error { return <-ended }
+	}
+	_ = stop()
+	b.must(os.Rename(path+".aside", path))
+	b.drainOne("after")
+}
+
 // A drain that opens its stream again, after a failure that the store could not undo, finds a directory that lacks what
 // the ring has released: it stops before that.
 func TestRun_StreamIsGoneWhenItIsOpenedAnew(t *testing.T) {

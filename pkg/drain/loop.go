@@ -211,6 +211,9 @@ func (d *drainer) step(ctx context.Context) (isIdle bool, err error) {
 		d.idle()
 		return true, nil
 	}
+	if d.appender != nil && d.appender.Missing() != nil {
+		return false, d.appender.Missing()
+	}
 	batch, err := d.next()
 	if d.isAway(err) {
 		batch, err = d.readWhenBack(ctx, err)

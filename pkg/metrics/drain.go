@@ -18,7 +18,8 @@ type DrainSample struct {
 	Forged                              uint64 // records that were refused: no writer makes them
 	IsSuspect                           bool   // bytes stand still where the next record would be, and are none
 	// something that was acknowledged or stored is missing, and draining stands before it
-	IsGap bool
+	IsGap        bool
+	LacksSegment bool // a file of the stream is not in the store any more
 }
 
 // Drain observes what a drain does; the samples are read at the time of the scrape.
@@ -67,6 +68,8 @@ var (
 	drainFailing = desc("drain", "failing", "1 while the drain cannot write to its store and retries.", "stream")
 	drainGap     = desc("drain", "gap", "1 while the drain is blocked before missing records: an acknowledged "+
 		"record is unreadable, or the store has less than the ring has released.", "stream")
+	drainLacks = desc("drain", "segment_missing", "1 while the drain is blocked because a segment or manifest of the "+
+		"stream is not in the store any more.", "stream")
 	drainSuspect = desc("drain", "suspect", "1 while invalid bytes lie where the next record would be: torn by a "+
 		"writer that died, or overwritten by a client.", "stream")
 	drainForged = desc("drain", "forged_total", "Records refused because no writer makes them, although their "+
@@ -80,6 +83,7 @@ func (c drainCollector) Describe(descs chan<- *prometheus.Desc) {
 		drainRecords, drainBytes, drainBatches, drainDuplicates, drainStoredLSN,
 		drainHeadLSN,
 		drainLagBytes, drainLagSeconds, drainUnconfirmed, drainFailing, drainGap, drainSuspect, drainForged,
+		drainLacks,
 	} {
 		descs <- one
 	}
@@ -98,6 +102,7 @@ func (c drainCollector) Collect(metrics chan<- prometheus.Metric) {
 		metrics <- gauge(drainUnconfirmed, float64(sample.UnconfirmedBytes), sample.Stream)
 		metrics <- gauge(drainFailing, number(sample.IsFailing), sample.Stream)
 		metrics <- gauge(drainGap, number(sample.IsGap), sample.Stream)
+		metrics <- gauge(drainLacks, number(sample.LacksSegment), sample.Stream)
 		metrics <- gauge(drainSuspect, number(sample.IsSuspect), sample.Stream)
 		metrics <- counter(drainForged, sample.Forged, sample.Stream)
 	}

@@ -39,7 +39,7 @@ func (a *Appender) Anchor() (anchor Anchor, ok bool) {
 	if a.active != nil && a.synced.end > segmentDataOffset {
 		anchor = endAnchor(a.active.header, a.synced.chain, a.synced.end, a.hash.keptDigest())
 	}
-	anchor.SealedSegment = a.rollover.sealed
+	anchor.SealedSegment = a.rollover.sealed.Load()
 	anchor.ManifestSHA256 = hex.EncodeToString(a.rollover.previous[:])
 	anchor.Time = a.store.options.Now().UTC()
 	return anchor, anchor.Segment != 0

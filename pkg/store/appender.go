@@ -8,6 +8,7 @@ import (
 	"io"
 	"path"
 	"sync"
+	"sync/atomic"
 
 	"github.com/farlog/farlog/pkg/record"
 )
@@ -23,7 +24,9 @@ type Appender struct {
 	lock   io.Closer
 	base   *Base // as it was when the stream was opened; nil: it begins with its first segment
 
-	removing   sync.Mutex // held by a removal
+	removing   sync.Mutex            // held by a removal, and by a check of the segments
+	begun      atomic.Uint64         // the last segment with records
+	missing    atomic.Pointer[error] // what a check of the segments found; nil: nothing
 	generation uint64
 	active     *segment // takes the next batch; nil: the next batch begins one
 	ended      Anchor   // of the end of the segment before

@@ -205,8 +205,8 @@ func (b *Base) checkThere(d streamDir, begun int) error {
 	if b == nil || begun > 0 || b.RemovedSegments == 0 || b.Segment == 1 {
 		return nil
 	}
-	return &CorruptError{Path: d.file(b.Segment, segmentSuffix), LSN: b.NextLSN, Err: errors.New(
-		"segment is missing: the base manifest says that the stream begins with it")}
+	return &CorruptError{Path: d.file(b.Segment, segmentSuffix), LSN: b.NextLSN, Err: fmt.Errorf(
+		"segment %w: the base manifest says that the stream begins with it", ErrMissing)}
 }
 
 // statement says what lay before the stream's first segment.

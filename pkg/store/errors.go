@@ -21,6 +21,8 @@ var (
 	ErrRemoved = errors.New("removed by retention")
 	// ErrCorrupt: bytes fail their check. It is always a *CorruptError, which names the place.
 	ErrCorrupt = errors.New("store is damaged")
+	// ErrMissing: a file of the stream is not in its directory any more. It is always a *CorruptError, which names it.
+	ErrMissing = errors.New("is missing: put it back from a replica or a backup")
 	// ErrOutOfOrder: a batch does not continue the stream. Nothing of it was accepted.
 	ErrOutOfOrder = errors.New("batch does not continue the stream")
 	// ErrTooLarge: a batch is larger than a segment.

@@ -2,9 +2,12 @@ package store
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path"
+	"slices"
 )
 
 // checkPlace reports whether what was synced is in the store: the files that are open are those which its directory has
@@ -12,12 +15,78 @@ import (
 // that nobody finds. One who asks the directory behind each sync, before anything is released for it, loses nothing.
 // The appender has to be closed then.
 func (a *Appender) checkPlace() error {
-	err := a.isAt(path.Join(a.dir.path, lockName), a.lock)
+	err := a.Missing()
+	if err == nil {
+		err = a.isAt(path.Join(a.dir.path, lockName), a.lock)
+	}
 	if err == nil && a.active != nil {
 		err = a.isAt(a.active.name, a.active.file)
 	}
 	a.broken = err
 	return err
+}
+
+// CheckSegments reports whether all segments of the stream are in its directory, and the manifests of those that have
+// one. What is missing is then the failure of each Sync, and of Missing: the stream has to be opened again, which fails
+// until the file is back. Any goroutine may call it beside the one that appends. Errors: ErrMissing, ErrClosed, or of
+// the file system, and then nothing is known.
+func (a *Appender) CheckSegments() error {
+	a.removing.Lock()
+	defer a.removing.Unlock()
+	if a.isClosed {
+		return fmt.Errorf("%w: %s", ErrClosed, a.dir.path)
+	}
+	begun, sealed := a.begun.Load(), a.rollover.sealed.Load() // before the look: what comes after it is not expected
+	list, err := a.dir.list()
+	if err != nil {
+		return err
+	}
+	base, err := a.store.begin(a.dir, list, a.store.key)
+	if err != nil {
+		return err
+	}
+	there := list.behind(base.firstSegment())
+	for number := base.firstSegment(); number <= begun && err == nil; number++ {
+		if _, isThere := slices.BinarySearch(there, number); !isThere {
+			err = a.expect(number, segmentSuffix, "segment")
+		}
+		if err == nil && number <= sealed && !list.manifests[number] {
+			err = a.expect(number, manifestSuffix, "manifest of the segment")
+		}
+	}
+	if errors.Is(err, ErrMissing) {
+		a.missing.Store(&err)
+	}
+	return err
+}
+
+// Missing is what the last CheckSegments found to be missing; nil: nothing. Any goroutine may call it.
+func (a *Appender) Missing() error {
+	if found := a.missing.Load(); found != nil {
+		return *found
+	}
+	return nil
+}
+
+// expect looks for a file that a listing does not have: a directory that changes meanwhile may be listed without it.
+func (a *Appender) expect(number uint64, suffix, what string) error {
+	name := a.dir.file(number, suffix)
+	file, err := a.dir.fsys.OpenFile(name, os.O_RDONLY, 0)
+	if isNotExist(err) {
+		return &CorruptError{Path: name, Err: fmt.Errorf("%s %w", what, ErrMissing)}
+	}
+	if err != nil {
+		return wrap("look for", name, err)
+	}
+	return file.Close()
+}
+
+// lastBegun is the last segment with records, where no other goroutine knows the appender.
+func (a *Appender) lastBegun() uint64 {
+	if a.active != nil {
+		return a.active.header.Number
+	}
+	return a.rollover.nextNumber - 1
 }
 
 func (a *Appender) isAt(name string, file io.Closer) error {

@@ -130,7 +130,7 @@ func (d streamDir) checkNumbers(segments []uint64, first uint64) error {
 	for i, number := range segments {
 		if want := uint64(i) + first; number != want {
 			return &CorruptError{Path: d.file(want, segmentSuffix), Err: fmt.Errorf(
-				"segment is missing: the next one there is %d", number)}
+				"segment %w: the next one there is %d", ErrMissing, number)}
 		}
 	}
 	return nil

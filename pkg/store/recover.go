@@ -52,6 +52,7 @@ func (s *Store) OpenStream(source Source) (*Appender, error) {
 		a.abandon()
 		return nil, err
 	}
+	a.begun.Store(a.lastBegun())
 	a.rollover.start()
 	return a, nil
 }
@@ -193,7 +194,10 @@ func (a *Appender) checkBegun(begun []found) error {
 		case f.header.StreamName != a.source.StreamName:
 			return damaged("segment is of stream %q, expected %q", f.header.StreamName, a.source.StreamName)
 		case f.isSealed && i > 0 && !begun[i-1].isSealed:
-			return damaged("segment has a manifest, the one before has none")
+			return &CorruptError{
+				Path: a.dir.file(begun[i-1].number, manifestSuffix), LSN: begun[i-1].header.FirstLSN,
+				Err: fmt.Errorf("manifest of the segment %w: the segment behind it has one", ErrMissing),
+			}
 		case i > 0 && begun[i-1].header.Version > f.header.Version:
 			return damaged("header has version %d, the one before has %d", f.header.Version, begun[i-1].header.Version)
 		case f.isSealed: // its manifest speaks for its header
@@ -228,7 +232,8 @@ func (a *Appender) resumeSealed(f found) error {
 	if _, err := hex.Decode(a.rollover.before[:], []byte(m.SHA256)); err != nil {
 		return &CorruptError{Path: a.dir.file(f.number, manifestSuffix), Err: fmt.Errorf("sha256: %w", err)}
 	}
-	a.rollover.previous, a.rollover.sealed = sha256.Sum256(raw), f.number
+	a.rollover.previous = sha256.Sum256(raw)
+	a.rollover.sealed.Store(f.number)
 	a.ended = endAnchor(f.header, m.end(), m.UsedBytes, a.rollover.before)
 	a.resumeAt(f, m.end(), m.LastLSN)
 	return nil

@@ -13,7 +13,8 @@ func (a *Appender) resumeBase(begun []found) error {
 	if a.base != nil {
 		a.generation = a.base.Generation
 		a.rollover.before, a.rollover.previous = a.base.digests()
-		a.rollover.sealed, a.rollover.nextNumber = a.base.Segment-1, a.base.Segment
+		a.rollover.sealed.Store(a.base.Segment - 1)
+		a.rollover.nextNumber = a.base.Segment
 		a.accepted = state{chain: a.base.end(), lastLSN: a.base.LastLSN, end: segmentDataOffset}
 	}
 	a.synced = a.accepted

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/farlog/farlog/pkg/record"
@@ -42,7 +43,7 @@ type rollover struct {
 	retired    *retired
 	spare      *spare
 	previous   [sha256.Size]byte // of the last manifest's file
-	sealed     uint64            // the segment of that manifest
+	sealed     atomic.Uint64     // the segment of that manifest
 	before     [sha256.Size]byte // of the last segment that takes no more records
 	nextNumber uint64            // of the segment to prepare when there is no spare
 	isUnsigned bool              // the last attempt to seal got no signature
@@ -92,7 +93,8 @@ func (r *rollover) collect() {
 func (r *rollover) merge(done outcome) {
 	r.isUnsigned = errors.Is(done.err, ErrSigning)
 	if done.isSealed {
-		r.sealed, r.previous = r.retired.header.Number, done.previous
+		r.sealed.Store(r.retired.header.Number)
+		r.previous = done.previous
 		r.retired = nil
 	}
 	if done.spare != nil {
@@ -298,6 +300,7 @@ func (a *Appender) begin(next *spare, header segmentHeader) error {
 		return err
 	}
 	a.active = &segment{file: next.file, name: next.name, header: header, size: next.size}
+	a.begun.Store(next.number)
 	a.accepted.end, a.accepted.sum = segmentDataOffset, summary{}
 	a.synced = a.accepted
 	a.hash.begin(header.encode())
