@@ -149,7 +149,7 @@ func newRetentionListCommand(env *environment) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			results, err := (&retention.Enforcer{Store: opened, Now: time.Now}).Plan()
+			results, err := (&retention.Enforcer{Store: opened, Clock: retention.NewClock()}).Plan()
 			if err != nil {
 				return err
 			}
@@ -172,6 +172,7 @@ func newRetentionListCommand(env *environment) *cobra.Command {
 
 func newRetentionApplyCommand(env *environment) *cobra.Command {
 	var keys storeKeys
+	clock := retention.NewClock()
 	command := &cobra.Command{
 		Use: "apply STORE", Short: "Remove now what may go, in a store that no drain writes", Args: exactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -179,7 +180,7 @@ func newRetentionApplyCommand(env *environment) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			results, err := (&retention.Enforcer{Store: opened, Now: time.Now}).Enforce()
+			results, err := (&retention.Enforcer{Store: opened, Clock: clock}).Enforce()
 			if err != nil {
 				return err
 			}
@@ -187,6 +188,8 @@ func newRetentionApplyCommand(env *environment) *cobra.Command {
 		},
 	}
 	keys.declare(command.Flags())
+	command.Flags().BoolVar(&clock.IsChecked, "clock-checked", false,
+		"this host's clock is right: ages count by it, and not by the newest record of the store")
 	return command
 }
 

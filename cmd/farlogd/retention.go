@@ -15,20 +15,20 @@ const retentionInterval = time.Minute
 
 // retain removes from the store what its retention policy lets go. What goes wrong with it stops no drain.
 func (r *drainRole) retain(ctx context.Context) {
-	said := map[string]string{}
+	said, clock := map[string]string{}, retention.NewClock()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(retentionInterval):
 		}
-		r.removeOnce(said)
+		r.removeOnce(clock, said)
 	}
 }
 
 // removeOnce removes, and says in the log what, and what keeps a stream, when that is another reason than before.
-func (r *drainRole) removeOnce(said map[string]string) {
-	enforcer := &retention.Enforcer{Store: r.store, Now: time.Now, Remove: r.removeBefore}
+func (r *drainRole) removeOnce(clock *retention.Clock, said map[string]string) {
+	enforcer := &retention.Enforcer{Store: r.store, Clock: clock, Remove: r.removeBefore}
 	if r.settings.storeServe != "" {
 		enforcer.Unknown = "replicas may read this store from --store-serve, and how far they are is not known: " +
 			"nothing is removed"

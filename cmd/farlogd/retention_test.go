@@ -58,7 +58,7 @@ func TestRetain_BesideTheDrainOfAStream(t *testing.T) {
 	expect := func(isRemoved bool, text string) {
 		t.Helper()
 		log.Reset()
-		role.removeOnce(said)
+		role.removeOnce(retention.NewClock(), said)
 		base, err := opened.Base("desk7/orders")
 		if err != nil || (base != nil) != isRemoved || !strings.Contains(log.String(), text) {
 			t.Fatalf("base %+v, error %v, log %q; expected removed: %t, and %q", base, err, log.String(), isRemoved,

@@ -22,7 +22,7 @@ type Result struct {
 // Enforcer looks at the streams of one store.
 type Enforcer struct {
 	Store *store.Store
-	Now   func() time.Time
+	Clock *Clock
 	// Remove does it, with the stream's lock; nil = Store.RemoveBefore.
 	Remove func(stream string, removal store.Removal) error
 	// Unknown says of readers of which nobody knows how far they are; "" = there are none.
@@ -91,8 +91,8 @@ func (e *Enforcer) plan(stream string, rules []Rule, holds []Hold) (Result, erro
 		result.Blocked = fmt.Sprintf("held by %s since %s: %s", holds[0].Who, holds[0].At, holds[0].Why)
 		return result, nil
 	}
-	due, err := e.countDue(history, rules)
-	if err != nil || due == 0 {
+	due, doubt, err := e.countSurelyDue(history, rules)
+	if result.Blocked = doubt; err != nil || due == 0 {
 		return result, err
 	}
 	if e.Unknown != "" {
@@ -122,13 +122,29 @@ func (e *Enforcer) plan(stream string, rules []Rule, holds []Hold) (Result, erro
 	return result, nil
 }
 
+// countSurelyDue counts the oldest segments that each of the rules lets go, however wrong the clock is. doubt: by the
+// clock it were more.
+func (e *Enforcer) countSurelyDue(history *store.History, rules []Rule) (due int, doubt string, err error) {
+	sure, err := e.Clock.sure(e.Store)
+	if err != nil {
+		return 0, "", err
+	}
+	if due, err = countDue(history, rules, sure); err != nil || e.Clock.doubt(sure) == "" {
+		return due, "", err
+	}
+	byClock, err := countDue(history, rules, e.Clock.Now())
+	if err == nil && byClock > due {
+		doubt = e.Clock.doubt(sure)
+	}
+	return due, doubt, err
+}
+
 // countDue counts the oldest segments that each of the rules lets go.
-func (e *Enforcer) countDue(history *store.History, rules []Rule) (int, error) {
+func countDue(history *store.History, rules []Rule, now time.Time) (int, error) {
 	total := history.Behind
 	for _, size := range history.Sizes {
 		total += size
 	}
-	now := e.Now()
 	for i, size := range history.Sizes {
 		m, err := history.Manifest(i)
 		if err != nil {

@@ -27,6 +27,7 @@ type site struct {
 	ring  *storetest.Ring
 	store *store.Store
 	now   time.Time
+	clock *retention.Clock // as a drain's that was started at the time of the first record
 	// sealedAt is the clock of the host that seals segments.
 	sealedAt time.Time
 }
@@ -35,6 +36,10 @@ func newSite(t *testing.T) *site {
 	t.Helper()
 	s := &site{t: t, dir: filepath.Join(t.TempDir(), "store"), ring: storetest.NewRing(stream, 1), now: began}
 	s.sealedAt = began
+	s.clock = &retention.Clock{
+		Now: func() time.Time { return s.now }, Elapsed: func() time.Duration { return s.now.Sub(began) },
+	}
+	s.clock.Begin(began)
 	s.store = s.fill(s.dir, 150)
 	return s
 }
@@ -74,7 +79,7 @@ func (s *site) set(rules ...retention.Rule) {
 }
 
 func (s *site) enforcer() *retention.Enforcer {
-	return &retention.Enforcer{Store: s.store, Now: func() time.Time { return s.now }}
+	return &retention.Enforcer{Store: s.store, Clock: s.clock}
 }
 
 // enforce gives what was removed of the stream, and what keeps the rest.
@@ -144,6 +149,58 @@ func TestEnforce_AClockThatIsBehindMakesNothingOld(t *testing.T) {
 		if r := s.enforce(); r.Segments == 0 {
 			t.Errorf("%s: kept behind the time: %+v", what, r)
 		}
+	}
+}
+
+// TestEnforce_AClockThatJumpsAheadMakesNothingOld: not while a drain runs, and not when it starts again before a new
+// record has come. By size segments go whatever the clock says.
+func TestEnforce_AClockThatJumpsAheadMakesNothingOld(t *testing.T) {
+	s := newSite(t)
+	all := s.sealed()
+	s.set(old())
+	elapsed := time.Minute
+	s.clock.Elapsed = func() time.Duration { return elapsed }
+	s.clock.Begin(began)
+	s.now = began.AddDate(10, 0, 0)
+	if r := s.enforce(); r.Segments != 0 || !strings.Contains(r.Blocked, "the clock is 87648 hours ahead") ||
+		!strings.Contains(r.Blocked, "--clock-checked") {
+		t.Fatalf("the clock jumped by ten years: %+v", r)
+	}
+	s.clock = &retention.Clock{Now: s.clock.Now, Elapsed: s.clock.Elapsed}
+	if r := s.enforce(); r.Segments != 0 || r.Blocked == "" {
+		t.Fatalf("and the drain was started again: %+v", r)
+	}
+	s.now = began.Add(-time.Hour)
+	if r := s.enforce(); r.Segments != 0 || r.Blocked != "" {
+		t.Fatalf("the clock jumped back: %+v", r)
+	}
+	s.now = began.AddDate(10, 0, 0)
+	h, err := s.store.History(stream)
+	s.must(err)
+	s.set(retention.Rule{Pattern: stream, MaxBytes: uint64(h.Behind + h.Sizes[all-1]), WithoutArchive: true})
+	if r := s.enforce(); r.Segments != all-1 || r.Blocked != "" {
+		t.Fatalf("by size: %+v, expected all but one of %d", r, all)
+	}
+	s.set(old())
+	elapsed += 2 * time.Hour
+	if r := s.enforce(); r.Segments != 1 || r.Blocked != "" {
+		t.Fatalf("two hours have passed: %+v", r)
+	}
+}
+
+// TestEnforce_AStoreThatNobodyWritesIsOldByACheckedClock: nothing newer proves the time.
+func TestEnforce_AStoreThatNobodyWritesIsOldByACheckedClock(t *testing.T) {
+	s := newSite(t)
+	all := s.sealed()
+	s.set(old())
+	s.now = began.AddDate(0, 1, 0)
+	s.clock = &retention.Clock{Now: s.clock.Now, Elapsed: func() time.Duration { return 0 }}
+	if r := s.enforce(); r.Segments != 0 || r.Blocked == "" {
+		t.Fatalf("%+v", r)
+	}
+	s.clock.IsChecked = true
+	if r := s.enforce(); r.Segments != all || r.Blocked != "" {
+		t.Fatalf("%+v, expected %d segments", r, all)
 	}
 }
 

@@ -1,11 +1,14 @@
 package store
 
+import "time"
+
 // History is the sealed segments of a stream that could be removed, oldest first: each has a segment with a synced
 // record behind it.
 type History struct {
-	First   uint64  // the number of the oldest
-	Sizes   []int64 // bytes of records, by segment from the oldest on
-	Behind  int64   // bytes of records in the segments that cannot be removed
+	First   uint64    // the number of the oldest
+	Sizes   []int64   // bytes of records, by segment from the oldest on
+	Behind  int64     // bytes of records in the segments that cannot be removed
+	Newest  time.Time // of the newest record that segments' headers and the last manifest name; zero: there is none
 	dir     streamDir
 	store   *Store
 	numbers []uint64
@@ -45,12 +48,27 @@ func (s *Store) history(d streamDir, list listing) (*History, error) {
 			used = f.size // it is cut to its records, or will be
 		}
 		sizes[i] = max(0, used-segmentDataOffset)
+		if f.headerErr == nil {
+			h.see(f.header.FirstTS)
+		}
 	}
 	for _, size := range sizes[end:] {
 		h.Behind += size
 	}
 	h.numbers, h.Sizes = h.numbers[:end], sizes[:end]
-	return h, nil
+	if end == 0 {
+		return h, nil
+	}
+	m, err := h.Manifest(end - 1)
+	h.see(m.MaxTimestampNS)
+	return h, err
+}
+
+// see takes the time of a record for the newest, if it is.
+func (h *History) see(timestampNS uint64) {
+	if seen := time.Unix(0, int64(min(timestampNS, 1<<63-1))); timestampNS > 0 && seen.After(h.Newest) {
+		h.Newest = seen
+	}
 }
 
 // Manifest reads that of the i-th segment, from 0.
