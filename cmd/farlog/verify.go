@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"io"
@@ -19,10 +20,10 @@ import (
 )
 
 type verifyOptions struct {
-	stream    string
-	publicKey string
-	against   string
-	anchors   []string
+	stream     string
+	publicKeys []string
+	against    string
+	anchors    []string
 
 	isAnchored bool
 }
@@ -85,8 +86,8 @@ read. 2: the command line is wrong.`,
 		"get anchors from the control plane; fail when it does not answer, or a stream has none")
 	flags.StringArrayVar(&options.anchors, "anchor", nil,
 		"`file` with anchors that the store must agree with (repeatable)")
-	flags.StringVar(&options.publicKey, "public-key", "",
-		"`file` with the public key to trust instead of the store's own (PEM)")
+	flags.StringArrayVar(&options.publicKeys, "public-key", nil, "`file` with a public key to trust instead of the "+
+		"store's own (PEM); repeatable: of a store whose key was rotated, each that signed")
 	return command
 }
 
@@ -131,7 +132,7 @@ func runVerify(ctx context.Context, env *environment, path string, options verif
 	if err != nil {
 		return err
 	}
-	if kind != kindStore && (options.stream != "" && kind != kindMembers || options.publicKey != "" ||
+	if kind != kindStore && (options.stream != "" && kind != kindMembers || len(options.publicKeys) > 0 ||
 		options.against != "" || options.isAnchored || len(options.anchors) > 0) {
 		return usageErrorf(
 			"verify %s: a %s: --stream, --public-key, --against, --anchored and --anchor are for a store",
@@ -188,14 +189,8 @@ func verifyStore(ctx context.Context, env *environment, result *verifyResult, op
 		return err
 	}
 	wanted := store.VerifyOptions{Stream: options.stream, Progress: progress}
-	if options.publicKey != "" {
-		raw, err := os.ReadFile(options.publicKey)
-		if err != nil {
-			return pathError(options.publicKey, err)
-		}
-		if wanted.PublicKey, err = store.ParsePublicKey(raw); err != nil {
-			return fmt.Errorf("--public-key %s: %w", options.publicKey, err)
-		}
+	if wanted.PublicKeys, err = readPublicKeys(options.publicKeys); err != nil {
+		return err
 	}
 	if wanted.Anchors, err = gatherAnchors(ctx, env, opened, options); err != nil {
 		return err
@@ -213,9 +208,25 @@ func verifyStore(ctx context.Context, env *environment, result *verifyResult, op
 	if err != nil || options.stream != "" || !result.OK {
 		return err
 	}
-	result.Merged, err = merge.Verify(ctx, opened, wanted.PublicKey)
+	result.Merged, err = merge.Verify(ctx, opened, wanted.PublicKeys)
 	result.OK = result.Merged == nil || result.Merged.Failure == nil
 	return err
+}
+
+// readPublicKeys reads the files that --public-key names.
+func readPublicKeys(files []string) (keys []ed25519.PublicKey, err error) {
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			return nil, pathError(file, err)
+		}
+		key, err := store.ParsePublicKey(raw)
+		if err != nil {
+			return nil, fmt.Errorf("--public-key %s: %w", file, err)
+		}
+		keys = append(keys, key)
+	}
+	return keys, nil
 }
 
 func verifyRing(ctx context.Context, result *verifyResult) error {

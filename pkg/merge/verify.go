@@ -47,9 +47,9 @@ func (r Report) Statement() string {
 // there, byte for byte; it checks the signatures of the segments. nil: the store has none. key, when not nil, is
 // trusted instead of the store's own. It may run beside a merge and then speaks of what had been ordered when it began.
 // Damage is in the report; the error is for what could not be read.
-func Verify(ctx context.Context, s *store.Store, key ed25519.PublicKey) (*Report, error) {
+func Verify(ctx context.Context, s *store.Store, keys []ed25519.PublicKey) (*Report, error) {
 	v := &verifier{ctx: ctx, store: s, dir: path.Join(s.Dir(), dirName)}
-	err := v.run(key)
+	err := v.run(keys)
 	_ = v.core.close() // only read
 	if v.report.Files == 0 && (errors.Is(err, store.ErrNotFound) || errors.Is(err, fs.ErrNotExist)) {
 		return nil, nil
@@ -76,12 +76,12 @@ type verifier struct {
 	report   Report
 }
 
-func (v *verifier) run(key ed25519.PublicKey) error {
+func (v *verifier) run(keys []ed25519.PublicKey) error {
 	at, err := openOrder(v.store, v.dir, SegmentBytesDefault)
 	if err != nil {
 		return err
 	}
-	report, err := at.store.Verify(v.ctx, store.VerifyOptions{Stream: orderStream, PublicKey: key})
+	report, err := at.store.Verify(v.ctx, store.VerifyOptions{Stream: orderStream, PublicKeys: keys})
 	if err != nil {
 		return err
 	}

@@ -82,7 +82,7 @@ func frameBase(body, signature []byte) ([]byte, error) {
 }
 
 // decodeBase reads a base manifest and checks its form and its signature. Every byte of the file counts.
-func decodeBase(raw []byte, key ed25519.PublicKey) (Base, error) {
+func decodeBase(raw []byte, check checker) (Base, error) {
 	var file baseFile
 	var b Base
 	if err := errors.Join(json.Unmarshal(raw, &file), json.Unmarshal(file.Base, &b)); err != nil {
@@ -92,8 +92,8 @@ func decodeBase(raw []byte, key ed25519.PublicKey) (Base, error) {
 	if err != nil || len(signature) != ed25519.SignatureSize {
 		return b, fmt.Errorf("%w: signature is not %d bytes in hexadecimal", errBaseForm, ed25519.SignatureSize)
 	}
-	if !ed25519.Verify(key, file.Base, signature) {
-		return b, errBaseSignature
+	if err := check(file.Base, signature); err != nil {
+		return b, fmt.Errorf("%w: %w", errBaseSignature, err)
 	}
 	again, err := encodeBase(b, func([]byte) ([]byte, error) { return signature, nil })
 	switch {
@@ -114,14 +114,14 @@ func decodeBase(raw []byte, key ed25519.PublicKey) (Base, error) {
 }
 
 // loadBase reads the base manifest with the given number and checks whose it is.
-func (d streamDir) loadBase(s *Store, stream string, number uint64, key ed25519.PublicKey) (b Base, raw []byte,
+func (d streamDir) loadBase(s *Store, stream string, number uint64, check checker) (b Base, raw []byte,
 	err error,
 ) {
 	name := d.file(number, baseSuffix)
 	if raw, err = readFile(d.fsys, name, baseBytesMax); err != nil {
 		return b, nil, wrap("read", name, err)
 	}
-	b, err = decodeBase(raw, key)
+	b, err = decodeBase(raw, check)
 	switch {
 	case err != nil:
 	case b.Segment != number:
@@ -137,7 +137,7 @@ func (d streamDir) loadBase(s *Store, stream string, number uint64, key ed25519.
 }
 
 // begin is where a stream begins: nil, at its first segment; else where its newest base manifest says.
-func (s *Store) begin(d streamDir, list listing, key ed25519.PublicKey) (*Base, error) {
+func (s *Store) begin(d streamDir, list listing) (*Base, error) {
 	if len(list.bases) == 0 {
 		return nil, nil
 	}
@@ -145,7 +145,7 @@ func (s *Store) begin(d streamDir, list listing, key ed25519.PublicKey) (*Base, 
 	if !isName {
 		return nil, fmt.Errorf("%w: %s is no directory of a stream", ErrInvalid, d.path)
 	}
-	b, _, err := d.loadBase(s, stream, list.bases[len(list.bases)-1], key)
+	b, _, err := d.loadBase(s, stream, list.bases[len(list.bases)-1], s.checkSignature)
 	if err != nil {
 		return nil, err
 	}
@@ -229,7 +229,7 @@ func (b *Base) removedError(stream string) error {
 // Base gives the base manifest of a stream; nil: it begins with its first segment. Errors: ErrNotFound, ErrCorrupt.
 func (s *Store) Base(stream string) (base *Base, err error) {
 	err = s.steady(stream, func(list listing) (err error) {
-		base, err = s.begin(s.streamDir(stream), list, s.key)
+		base, err = s.begin(s.streamDir(stream), list)
 		return err
 	})
 	return base, err

@@ -180,7 +180,7 @@ func (s *Store) StreamBytes(stream string) (total int64, err error) {
 }
 
 func (s *Store) listedBytes(dir streamDir, list listing) (total int64, err error) {
-	base, err := s.begin(dir, list, s.key)
+	base, err := s.begin(dir, list)
 	if err != nil {
 		return 0, err
 	}
@@ -194,7 +194,7 @@ func (s *Store) listedBytes(dir streamDir, list listing) (total int64, err error
 		}
 		used := f.mark.syncedOffset
 		if list.manifests[number] {
-			m, _, err := loadManifest(dir, number, s.key)
+			m, _, err := loadManifest(dir, number, s.checkSignature)
 			if err != nil {
 				return 0, err
 			}

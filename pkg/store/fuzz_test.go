@@ -5,9 +5,12 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -126,10 +129,16 @@ func FuzzManifest(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
+	check := func(statement, signature []byte) error {
+		if !ed25519.Verify(key.Public().(ed25519.PublicKey), statement, signature) {
+			return errUnknownKey
+		}
+		return nil
+	}
 	f.Add(whole)
 	f.Add([]byte(`{"manifest":{},"signature":""}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		if _, err := decodeManifest(raw, key.Public().(ed25519.PublicKey)); err == nil && !bytes.Equal(raw, whole) {
+		if _, err := decodeManifest(raw, check); err == nil && !bytes.Equal(raw, whole) {
 			t.Fatalf("accepted %q", raw)
 		}
 	})
@@ -154,6 +163,63 @@ func FuzzIndex(f *testing.F) {
 		}
 		if at := x.offsetOfLSN(640); at < segmentDataOffset || at >= 8192 {
 			t.Fatalf("index points to offset %d", at)
+		}
+	})
+}
+
+// FuzzBase gives any bytes as a base manifest. Only what this key signed may be accepted.
+func FuzzBase(f *testing.F) {
+	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
+	zeros := strings.Repeat("0", 2*sha256.Size)
+	whole, err := encodeBase(Base{
+		Format: baseFormat, Version: baseVersion, Stream: "fuzz", Segment: 2, FormerRings: []string{},
+		SegmentSHA256: zeros, ManifestSHA256: zeros, PreviousSHA256: zeros,
+	}, func(b []byte) ([]byte, error) { return ed25519.Sign(key, b), nil })
+	if err != nil {
+		f.Fatal(err)
+	}
+	check := func(statement, signature []byte) error {
+		if !ed25519.Verify(key.Public().(ed25519.PublicKey), statement, signature) {
+			return errUnknownKey
+		}
+		return nil
+	}
+	if _, err := decodeBase(whole, check); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(whole)
+	f.Add([]byte(`{"base":{},"signature":""}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		if _, err := decodeBase(raw, check); err == nil && !bytes.Equal(raw, whole) {
+			t.Fatalf("accepted %q", raw)
+		}
+	})
+}
+
+// FuzzSuccessor gives any bytes as the statement of a key. Only what both keys signed may be accepted.
+func FuzzSuccessor(f *testing.F) {
+	before := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
+	next := ed25519.NewKeyFromSeed(append(make([]byte, ed25519.SeedSize-1), 1))
+	public := before.Public().(ed25519.PublicKey)
+	body, err := json.Marshal(successor{
+		Format: keyFormat, Version: keyVersion, StoreUUID: record.UUID{}.String(), Number: 2,
+		PublicKey: hex.EncodeToString(next.Public().(ed25519.PublicKey)), PreviousKey: hex.EncodeToString(public),
+	})
+	if err != nil {
+		f.Fatal(err)
+	}
+	whole, err := encodeSuccessor(body, ed25519.Sign(before, body), ed25519.Sign(next, body))
+	if err != nil {
+		f.Fatal(err)
+	}
+	if _, err := decodeSuccessor(whole, record.UUID{}, 2, public); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(whole)
+	f.Add([]byte(`{"key":{},"signature_previous":"","signature":""}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		if _, err := decodeSuccessor(raw, record.UUID{}, 2, public); err == nil && !bytes.Equal(raw, whole) {
+			t.Fatalf("accepted %q", raw)
 		}
 	})
 }

@@ -41,7 +41,7 @@ func (a *Appender) CheckSegments() error {
 	if err != nil {
 		return err
 	}
-	base, err := a.store.begin(a.dir, list, a.store.key)
+	base, err := a.store.begin(a.dir, list)
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func (a *Appender) isAt(name string, file io.Closer) error {
 // checkPlace reports whether the directory still holds the store that was opened in it.
 func (s *Store) checkPlace() error {
 	there := &Store{dir: s.dir, fsys: s.fsys}
-	err := there.load()
+	err := there.loadIdentity()
 	switch {
 	case isNotExist(err):
 		return fmt.Errorf("%w: %s has no %s; put the store's directory back as it was, or give its streams to "+

@@ -24,7 +24,7 @@ func (s *Store) History(stream string) (h *History, err error) {
 }
 
 func (s *Store) history(d streamDir, list listing) (*History, error) {
-	base, err := s.begin(d, list, s.key)
+	base, err := s.begin(d, list)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func (h *History) see(timestampNS uint64) {
 
 // Manifest reads that of the i-th segment, from 0.
 func (h *History) Manifest(i int) (Manifest, error) {
-	m, _, err := loadManifest(h.dir, h.numbers[i], h.store.key)
+	m, _, err := loadManifest(h.dir, h.numbers[i], h.store.checkSignature)
 	return m, err
 }
 
@@ -82,7 +82,7 @@ func (h *History) Manifest(i int) (Manifest, error) {
 func (s *Store) LastSealed(stream string) (place Place, err error) {
 	err = s.steady(stream, func(list listing) error {
 		d := s.streamDir(stream)
-		base, err := s.begin(d, list, s.key)
+		base, err := s.begin(d, list)
 		if err != nil {
 			return err
 		}
@@ -96,7 +96,7 @@ func (s *Store) LastSealed(stream string) (place Place, err error) {
 		if newest < base.firstSegment() {
 			return nil
 		}
-		m, _, err := loadManifest(d, newest, s.key)
+		m, _, err := loadManifest(d, newest, s.checkSignature)
 		place = m.Last()
 		return err
 	})

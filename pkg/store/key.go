@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -48,38 +49,59 @@ func (s *Store) keyDir() string { return path.Clean(cmp.Or(s.options.KeyDir, s.d
 
 func (s *Store) insideKeyName() string { return path.Join(s.dir, privateKeyName) }
 
-// CheckKey reports whether this process has the key that signs for the store, or a signer that says so: no signature
-// is made. Errors: ErrInvalid (it is another one), fs.ErrNotExist, or of the file system.
+// CheckKey reports whether this process has a key that signs for the store, or a signer that says so: no signature is
+// made. Errors: ErrInvalid (it is another one), fs.ErrNotExist, or of the file system.
 func (s *Store) CheckKey() error {
-	if signer := s.options.Signer; signer != nil {
-		if public := signer.Public(); public != nil && !s.key.Equal(public) {
-			return fmt.Errorf("%w: the signer has key %s, expected key %s of store %s", ErrInvalid, KeyID(public),
-				KeyID(s.key), s.dir)
-		}
-		return nil
+	signer := s.options.Signer
+	if signer == nil {
+		_, err := s.privateKey()
+		return err
 	}
-	_, err := s.privateKey()
-	return err
+	if err := s.loadKeys(); err != nil {
+		return err
+	}
+	public, keys := signer.Public(), s.Keys()
+	if public != nil && !slices.ContainsFunc(keys, func(k ed25519.PublicKey) bool { return k.Equal(public) }) {
+		return fmt.Errorf("%w: the signer has key %s, expected key %s of store %s", ErrInvalid, KeyID(public),
+			KeyID(keys[len(keys)-1]), s.dir)
+	}
+	return nil
 }
 
-// privateKey reads the signing key: from where Options say, or from the store as long as it could not be moved.
+// privateKey reads the newest signing key that is there: from where Options say, or from the store as long as it could
+// not be moved.
 func (s *Store) privateKey() (ed25519.PrivateKey, error) {
-	name := s.keyName(s.key)
-	key, _, err := s.readKey(name, s.key)
-	if err == nil || s.options.KeyDir == "" {
-		return key, err
+	if err := s.loadKeys(); err != nil {
+		return nil, err
 	}
-	key, _, insideErr := s.readKey(s.insideKeyName(), s.key)
-	switch {
-	case insideErr == nil:
-		return key, nil
-	case isNotExist(err) && isNotExist(insideErr):
-		return nil, fmt.Errorf("%w: the signing key of store %s is neither %s nor in the store: copy it there, or "+
-			"name the directory that has it (--store-keys)", fs.ErrNotExist, s.dir, name)
-	case isNotExist(err):
-		return nil, insideErr
+	keys := s.Keys()
+	name, first := s.keyName(keys[len(keys)-1]), error(nil)
+	for _, public := range slices.Backward(keys) {
+		key, _, err := s.readKey(s.keyName(public), public)
+		if err == nil {
+			return key, nil
+		}
+		if !isNotExist(err) && first == nil {
+			first = err
+		}
 	}
-	return nil, err
+	if s.options.KeyDir == "" {
+		return nil, cmp.Or(first, fmt.Errorf("%w: signing key %s", fs.ErrNotExist, name))
+	}
+	for _, public := range slices.Backward(keys) {
+		key, _, err := s.readKey(s.insideKeyName(), public)
+		if err == nil {
+			return key, nil
+		}
+		if !isNotExist(err) && first == nil {
+			first = err
+		}
+	}
+	if first != nil {
+		return nil, first
+	}
+	return nil, fmt.Errorf("%w: the signing key of store %s is neither %s nor in the store: copy it there, or "+
+		"name the directory that has it (--store-keys)", fs.ErrNotExist, s.dir, name)
 }
 
 // readKey reads a private key and checks that it belongs to the public one.
@@ -176,7 +198,7 @@ func (s *Store) createKeys() (ed25519.PublicKey, error) {
 			return nil, fmt.Errorf("%w: the signer of a new store says no public key: name its file "+
 				"(--signing-public)", ErrInvalid)
 		}
-		return public, s.putPublicKey(public)
+		return public, s.putPublicKey(public, path.Join(s.dir, publicKeyName))
 	}
 	public, err := s.formerKeys()
 	if err != nil || public != nil {
@@ -191,30 +213,43 @@ func (s *Store) createKeys() (ed25519.PublicKey, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make signing key: %w", err)
 	}
-	privateDER, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		return nil, fmt.Errorf("make signing key: %w", err)
-	}
-	if err := s.putPublicKey(public); err != nil {
+	if err := s.putPublicKey(public, path.Join(s.dir, publicKeyName)); err != nil {
 		return nil, err
 	}
 	if err := s.syncDirs(); err != nil {
 		return nil, err
 	}
-	privatePEM := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: privateDER})
-	if err := s.putKey(privatePEM, public); err != nil {
-		return nil, err
-	}
-	return public, s.syncKeyDir()
+	return public, s.putPrivateKey(private)
 }
 
-func (s *Store) putPublicKey(public ed25519.PublicKey) error {
+// makeKey makes another signing key, durable where Options say.
+func (s *Store) makeKey() (Signer, error) {
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("make signing key: %w", err)
+	}
+	return fileSigner{private}, s.putPrivateKey(private)
+}
+
+func (s *Store) putPrivateKey(private ed25519.PrivateKey) error {
+	der, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		return fmt.Errorf("make signing key: %w", err)
+	}
+	raw := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+	if err := s.putKey(raw, private.Public().(ed25519.PublicKey)); err != nil {
+		return err
+	}
+	return s.syncKeyDir()
+}
+
+func (s *Store) putPublicKey(public ed25519.PublicKey, name string) error {
 	publicDER, err := x509.MarshalPKIXPublicKey(public)
 	if err != nil {
 		return fmt.Errorf("make signing key: %w", err)
 	}
 	publicPEM := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: publicDER})
-	return writeFile(s.fsys, path.Join(s.dir, publicKeyName), publicPEM, 0o640)
+	return writeFile(s.fsys, name, publicPEM, 0o640)
 }
 
 // formerKeys gives the public key that an interrupted attempt has made, when the private one is there as well.

@@ -109,7 +109,7 @@ func frameManifest(body, signature []byte) ([]byte, error) {
 }
 
 // decodeManifest reads a manifest and checks its form and its signature. Every byte of the file counts.
-func decodeManifest(raw []byte, key ed25519.PublicKey) (Manifest, error) {
+func decodeManifest(raw []byte, check checker) (Manifest, error) {
 	var file manifestFile
 	var m Manifest
 	if err := json.Unmarshal(raw, &file); err != nil {
@@ -122,8 +122,8 @@ func decodeManifest(raw []byte, key ed25519.PublicKey) (Manifest, error) {
 	if err != nil || len(signature) != ed25519.SignatureSize {
 		return m, fmt.Errorf("%w: signature is not %d bytes in hexadecimal", errManifestForm, ed25519.SignatureSize)
 	}
-	if !ed25519.Verify(key, file.Manifest, signature) {
-		return m, errManifestSignature
+	if err := check(file.Manifest, signature); err != nil {
+		return m, fmt.Errorf("%w: %w", errManifestSignature, err)
 	}
 	body, err := json.Marshal(m)
 	if err != nil {
@@ -143,12 +143,12 @@ func decodeManifest(raw []byte, key ed25519.PublicKey) (Manifest, error) {
 }
 
 // loadManifest reads the manifest of a segment; raw is what the next one's chain is made of.
-func loadManifest(dir streamDir, number uint64, key ed25519.PublicKey) (m Manifest, raw []byte, err error) {
+func loadManifest(dir streamDir, number uint64, check checker) (m Manifest, raw []byte, err error) {
 	name := dir.file(number, manifestSuffix)
 	if raw, err = readFile(dir.fsys, name, manifestBytesMax); err != nil {
 		return m, nil, wrap("read", name, err)
 	}
-	if m, err = decodeManifest(raw, key); err != nil {
+	if m, err = decodeManifest(raw, check); err != nil {
 		return m, raw, &CorruptError{Path: name, LSN: m.FirstLSN, Err: err}
 	}
 	return m, raw, nil

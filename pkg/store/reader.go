@@ -156,7 +156,7 @@ func (r *Reader) addMark(i int, m EpochMark) {
 // records.
 func (r *Reader) index(i int) (index, error) {
 	s := &r.segments[i]
-	m, _, err := loadManifest(r.dir, s.number, r.store.key)
+	m, _, err := loadManifest(r.dir, s.number, r.store.checkSignature)
 	if err != nil {
 		return rebuildIndex(r.dir, s.number)
 	}
@@ -424,7 +424,7 @@ func (r *Reader) atEnd(stop error) error {
 // checkSealedEnd: a sealed segment must end where its manifest says. otherwise is what to return when it does, or is
 // not sealed.
 func (r *Reader) checkSealedEnd(stop, otherwise error) error {
-	m, _, err := loadManifest(r.dir, r.segments[r.at].number, r.store.key)
+	m, _, err := loadManifest(r.dir, r.segments[r.at].number, r.store.checkSignature)
 	if isNotExist(err) {
 		return otherwise
 	}

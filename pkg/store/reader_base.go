@@ -4,7 +4,7 @@ package store
 // looks: then there is a newer base, and it is done again.
 func (r *Reader) loadSegments(list listing) (err error) {
 	r.segments = nil
-	if r.base, err = r.store.begin(r.dir, list, r.store.key); err != nil {
+	if r.base, err = r.store.begin(r.dir, list); err != nil {
 		return err
 	}
 	there := list.behind(r.base.firstSegment())
@@ -40,7 +40,7 @@ func (r *Reader) checkRemoved(number uint64) error {
 	if err != nil {
 		return err
 	}
-	base, err := r.store.begin(r.dir, list, r.store.key)
+	base, err := r.store.begin(r.dir, list)
 	if err != nil {
 		return err
 	}

@@ -44,10 +44,11 @@ func (s *Store) OpenStream(source Source) (*Appender, error) {
 	a := &Appender{
 		store: s, dir: dir, source: source, lock: lock, hash: hasher{isInline: s.options.IsSynchronous},
 		rollover: rollover{
-			dir: dir, sign: s.Sign, segmentBytes: s.options.SegmentBytes,
+			dir: dir, segmentBytes: s.options.SegmentBytes,
 			isSynchronous: s.options.IsSynchronous, isDerived: s.options.isDerived, now: s.options.Now,
 		},
 	}
+	a.rollover.sign = a.sign
 	if err := a.recover(); err != nil {
 		a.abandon()
 		return nil, err
@@ -55,6 +56,25 @@ func (s *Store) OpenStream(source Source) (*Appender, error) {
 	a.begun.Store(a.lastBegun())
 	a.rollover.start()
 	return a, nil
+}
+
+// noteSigned takes a signature of any key of the store; what comes behind it is signed by no older one.
+func (a *Appender) noteSigned(statement, signature []byte) error {
+	number, err := a.store.keyNumber(statement, signature)
+	if err == nil && number == 0 {
+		err = errUnknownKey
+	}
+	a.signedBy.Store(max(a.signedBy.Load(), number))
+	return err
+}
+
+// sign signs with the newest key that is there, which is no older than that of the signature before.
+func (a *Appender) sign(statement []byte) ([]byte, error) {
+	signature, number, err := a.store.signAtLeast(statement, a.signedBy.Load())
+	if err == nil {
+		a.signedBy.Store(number)
+	}
+	return signature, err
 }
 
 // abandon closes what a failed opening had opened.
@@ -134,7 +154,7 @@ func (a *Appender) survey() ([]found, error) {
 	if err := a.dir.fsys.SyncDir(a.dir.path); err != nil {
 		return nil, wrap("sync", a.dir.path, err)
 	}
-	if a.base, err = a.store.begin(a.dir, list, a.store.key); err != nil {
+	if a.base, err = a.store.begin(a.dir, list); err != nil {
 		return nil, err
 	}
 	there := list.behind(a.base.firstSegment())
@@ -203,7 +223,7 @@ func (a *Appender) checkBegun(begun []found) error {
 		case f.isSealed: // its manifest speaks for its header
 			continue
 		}
-		if err := f.header.checkSigned(a.store.key); err != nil {
+		if err := f.header.checkSigned(a.noteSigned); err != nil {
 			return damaged("%w", err)
 		}
 	}
@@ -212,7 +232,7 @@ func (a *Appender) checkBegun(begun []found) error {
 
 // resumeSealed takes the state from the last manifest and makes good a crash between manifest and cut.
 func (a *Appender) resumeSealed(f found) error {
-	m, raw, err := loadManifest(a.dir, f.number, a.store.key)
+	m, raw, err := loadManifest(a.dir, f.number, a.noteSigned)
 	if err != nil {
 		return err
 	}

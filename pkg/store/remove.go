@@ -55,7 +55,7 @@ func (s *Store) removeBefore(stream string, removal Removal) (*Base, error) {
 	if err != nil {
 		return nil, err
 	}
-	base, err := s.begin(d, list, s.key)
+	base, err := s.begin(d, list)
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +107,7 @@ func (s *Store) nextBase(d streamDir, stream string, list listing, before *Base,
 		_, manifest = before.digests()
 	}
 	for number := before.firstSegment(); number < removal.Before; number++ {
-		m, raw, err := loadManifest(d, number, s.key)
+		m, raw, err := loadManifest(d, number, s.checkSignature)
 		if isNotExist(err) {
 			return nil, fmt.Errorf("%w: remove the segments of stream %s before %d: segment %d is not sealed",
 				ErrInvalid, stream, removal.Before, number)

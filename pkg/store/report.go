@@ -44,9 +44,18 @@ type StreamReport struct {
 	Tail        *Tail    `json:"tail,omitempty"`
 	MovedTails  []string `json:"moved_tails,omitempty"` // files with the bytes of former tails
 	// RemovedAnchors counts those of points before the base: nothing is left to compare them with.
-	RemovedAnchors int      `json:"removed_anchors,omitempty"`
-	Base           *Base    `json:"base,omitempty"` // what was removed before the first segment
-	Failure        *Failure `json:"failure,omitempty"`
+	RemovedAnchors int `json:"removed_anchors,omitempty"`
+	// Keys say which keys signed the segments' headers, each from its first segment on.
+	Keys    []KeyReport `json:"keys,omitempty"`
+	Base    *Base       `json:"base,omitempty"` // what was removed before the first segment
+	Failure *Failure    `json:"failure,omitempty"`
+}
+
+// KeyReport is a key of the store and the first segment of a stream that it signed.
+type KeyReport struct {
+	Number  uint64 `json:"number"`
+	ID      string `json:"id"`
+	Segment uint64 `json:"segment"`
 }
 
 // GenerationReport is the part of a stream that came from one ring. Positions are those of the records that count.
@@ -109,5 +118,16 @@ func (s StreamReport) Statement() string {
 				"another one", g.FirstLSN, g.FirstSeq, g.RingUUID)
 		}
 	}
-	return text + " nothing is missing, altered or out of order" + before + "; " + s.proof()
+	return text + " nothing is missing, altered or out of order" + before + s.signedBy() + "; " + s.proof()
+}
+
+// signedBy says where another key began to sign; nothing when one key signed all.
+func (s StreamReport) signedBy() string {
+	text := ""
+	for i, key := range s.Keys {
+		if i > 0 {
+			text += fmt.Sprintf("; from segment %d on signed by key %d, %s", key.Segment, key.Number, key.ID)
+		}
+	}
+	return text
 }

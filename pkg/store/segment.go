@@ -110,9 +110,12 @@ func (h segmentHeader) sign(sign func([]byte) ([]byte, error)) (segmentHeader, e
 }
 
 // checkSigned reports whether the store made the header. One of version 1 has no signature.
-func (h segmentHeader) checkSigned(key ed25519.PublicKey) error {
-	if h.isSigned() && !ed25519.Verify(key, h.encode()[:segmentSignOffset], h.Signature[:]) {
-		return errHeaderSignature
+func (h segmentHeader) checkSigned(check checker) error {
+	if !h.isSigned() {
+		return nil
+	}
+	if err := check(h.encode()[:segmentSignOffset], h.Signature[:]); err != nil {
+		return fmt.Errorf("%w: %w", errHeaderSignature, err)
 	}
 	return nil
 }

@@ -61,35 +61,47 @@ func (s *Store) SigningFailure() error {
 	return s.signing.failure
 }
 
-// Sign signs a statement about the store with the key of its manifests. After a failure it gives the same error at once
-// for a pause of up to a minute. Errors: ErrSigning, with the cause: only who may append may sign.
+// Sign signs a statement about the store with its newest key. After a failure it gives the same error at once for a
+// pause of up to a minute. Errors: ErrSigning, with the cause: only who may append may sign.
 func (s *Store) Sign(statement []byte) ([]byte, error) {
+	signature, _, err := s.signAtLeast(statement, 0)
+	return signature, err
+}
+
+// signAtLeast signs with no older key than the one with that number, and says with which.
+func (s *Store) signAtLeast(statement []byte, least uint64) (signature []byte, number uint64, err error) {
 	if err := s.signing.resting(); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	signature, err := s.trySign(statement)
+	signature, err = s.trySign(statement)
+	if err == nil {
+		number, err = s.keyNumber(statement, signature)
+	}
+	switch {
+	case err != nil:
+	case number == 0:
+		err = fmt.Errorf("%w: the signature that was made is of no key of the store", ErrInvalid)
+	case number < least:
+		err = fmt.Errorf("%w: it is signed by key %d of the store already, and only key %d is here", ErrInvalid, least,
+			number)
+	}
 	if err != nil {
 		err = fmt.Errorf("%w: store %s: %w", ErrSigning, s.dir, err)
 	}
 	s.signing.note(err)
-	return signature, err
+	return signature, number, err
 }
 
 func (s *Store) trySign(statement []byte) ([]byte, error) {
-	signer := s.options.Signer
-	if signer == nil {
-		key, err := s.privateKey()
-		if err != nil {
+	if s.options.Signer != nil {
+		if err := s.CheckKey(); err != nil {
 			return nil, err
 		}
-		return ed25519.Sign(key, statement), nil
+		return s.options.Signer.Sign(statement)
 	}
-	if err := s.CheckKey(); err != nil {
+	key, err := s.privateKey()
+	if err != nil {
 		return nil, err
 	}
-	signature, err := signer.Sign(statement)
-	if err == nil && !ed25519.Verify(s.key, statement, signature) {
-		err = fmt.Errorf("%w: the signature that was made is not one of key %s", ErrInvalid, KeyID(s.key))
-	}
-	return signature, err
+	return ed25519.Sign(key, statement), nil
 }

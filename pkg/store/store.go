@@ -56,7 +56,8 @@ type Store struct {
 	options Options
 	signing *signing
 	uuid    record.UUID
-	key     ed25519.PublicKey
+	key     ed25519.PublicKey // the first, of its identity
+	keys    *keyList          // with those that followed
 }
 
 type identityFile struct {
@@ -112,7 +113,7 @@ func Open(dir string, options Options) (*Store, error) {
 // UUID is the store's identity.
 func (s *Store) UUID() record.UUID { return s.uuid }
 
-// PublicKey is the key that checks the manifests, as the store's identity file has it.
+// PublicKey is the first key that signs for the store, as its identity file has it; Keys has those that followed.
 func (s *Store) PublicKey() ed25519.PublicKey { return s.key }
 
 // Dir is the directory of the store.
@@ -138,7 +139,16 @@ func (s *Store) streamDir(stream string) streamDir {
 	return streamDir{fsys: s.fsys, path: path.Join(s.streams, escapeName(stream))}
 }
 
+// load reads who the store is, and its keys.
 func (s *Store) load() error {
+	if err := s.loadIdentity(); err != nil {
+		return err
+	}
+	s.keys = &keyList{list: []ed25519.PublicKey{s.key}}
+	return s.loadKeys()
+}
+
+func (s *Store) loadIdentity() error {
 	name := path.Join(s.dir, identityName)
 	raw, err := readFile(s.fsys, name, 1<<16)
 	if err != nil {

@@ -17,10 +17,11 @@ import (
 
 // VerifyOptions choose what Verify looks at.
 type VerifyOptions struct {
-	Stream    string            // "" = all streams
-	PublicKey ed25519.PublicKey // to trust instead of the store's own
-	Anchors   []Anchor          // kept elsewhere: a store that is behind one of them, or other, fails
-	Progress  func(VerifyProgress)
+	Stream string // "" = all streams
+	// PublicKeys are to be trusted instead of the store's own: a signature of another key of the store fails.
+	PublicKeys []ed25519.PublicKey
+	Anchors    []Anchor // kept elsewhere: a store that is behind one of them, or other, fails
+	Progress   func(VerifyProgress)
 }
 
 // VerifyProgress is told after every few megabytes.
@@ -50,9 +51,6 @@ func (s *Store) Verify(ctx context.Context, options VerifyOptions) (Report, erro
 			return report, fmt.Errorf("%w: store %s has no stream %q", ErrNotFound, s.dir, options.Stream)
 		}
 		streams = []string{options.Stream}
-	}
-	if options.PublicKey == nil {
-		options.PublicKey = s.key
 	}
 	if err := s.checkPublicKey(&report); err != nil {
 		return report, err
@@ -143,6 +141,8 @@ type verifier struct {
 	lastWalk walked
 	sealed   uint64 // the last segment with a manifest
 	anchors  anchorCheck
+
+	headerKey, manifestKey, baseKey uint64 // numbers of the keys of the last signature of each kind
 }
 
 // failed is a Failure on its way up.
@@ -274,9 +274,10 @@ func (v *verifier) checkPlace(i int) error {
 	case h.StreamName != v.report.Stream:
 		return fail(f.name, h.FirstLSN, 0, "segment is of stream %q, expected %q", h.StreamName, v.report.Stream)
 	}
-	if err := h.checkSigned(v.options.PublicKey); err != nil {
+	if err := h.checkSigned(v.signedAfter(&v.headerKey)); err != nil {
 		return fail(f.name, h.FirstLSN, 0, "%w", err)
 	}
+	v.noteKey(h)
 	if i == 0 && v.base != nil {
 		return v.enterBehindBase(f)
 	}

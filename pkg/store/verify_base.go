@@ -34,7 +34,7 @@ func (s *Store) verifyStream(ctx context.Context, stream string, options VerifyO
 func (v *verifier) checkBases() error {
 	previous, before := [sha256.Size]byte{}, (*Base)(nil)
 	for _, number := range v.list.bases {
-		b, raw, err := v.dir.loadBase(v.store, v.report.Stream, number, v.options.PublicKey)
+		b, raw, err := v.dir.loadBase(v.store, v.report.Stream, number, v.signedAfter(&v.baseKey))
 		if err != nil {
 			return err
 		}

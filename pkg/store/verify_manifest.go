@@ -10,7 +10,7 @@ import (
 // checkManifest compares a manifest with what the walk found.
 func (v *verifier) checkManifest(f found, digest [sha256.Size]byte) error {
 	name := v.dir.file(f.number, manifestSuffix)
-	m, raw, err := loadManifest(v.dir, f.number, v.options.PublicKey)
+	m, raw, err := loadManifest(v.dir, f.number, v.signedAfter(&v.manifestKey))
 	if err != nil {
 		return err
 	}

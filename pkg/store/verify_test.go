@@ -110,7 +110,7 @@ func TestVerify_AnotherKeyIsNotTrusted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	report, err := f.store.Verify(context.Background(), store.VerifyOptions{PublicKey: public})
+	report, err := f.store.Verify(context.Background(), store.VerifyOptions{PublicKeys: []ed25519.PublicKey{public}})
 	if err != nil || report.OK() {
 		t.Fatalf("got %+v, %v", report, err)
 	}
@@ -121,8 +121,8 @@ func TestVerify_AnotherKeyIsNotTrusted(t *testing.T) {
 	if public, err = store.ParsePublicKey(raw); err != nil {
 		t.Fatal(err)
 	}
-	if report, err = f.store.Verify(context.Background(), store.VerifyOptions{PublicKey: public}); err != nil ||
-		!report.OK() {
+	options := store.VerifyOptions{PublicKeys: []ed25519.PublicKey{public}}
+	if report, err = f.store.Verify(context.Background(), options); err != nil || !report.OK() {
 		t.Fatalf("exported key: got %+v, %v", report, err)
 	}
 }
