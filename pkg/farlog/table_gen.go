@@ -226,6 +226,8 @@ func (c *TargetCounters) All() []Counter {
 		{"flush_count", "counter", "Flushes by this host's processor.", uint64(c.raw.flush_count)},
 		{"bad_request_count", "counter", "Requests that made no sense.", uint64(c.raw.bad_request_count)},
 		{"disconnected_count", "counter", "Clients disconnected for requests that the protocol does not have.", uint64(c.raw.disconnected_count)},
+		{"flush_failed_count", "counter", "Flushes by this host's processor that failed.", uint64(c.raw.flush_failed_count)},
+		{"flush_errno", "gauge", "Why the last flush by this host's processor failed, as errno; 0: it did not fail.", uint64(c.raw.flush_errno)},
 		{"writer_count", "gauge", "Writers connected.", uint64(c.raw.writer_count)},
 		{"drain_count", "gauge", "Drains connected.", uint64(c.raw.drain_count)},
 	}

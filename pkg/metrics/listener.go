@@ -14,7 +14,7 @@ type ListenerSample struct {
 
 // DoorCounter is one number of the C core's table of a target's counters.
 type DoorCounter struct {
-	Name, Help string // Name ends in _count
+	Name, Help string // the Name of a counter ends in _count
 	IsGauge    bool
 	Value      uint64
 }
@@ -85,11 +85,15 @@ func (c listenerCollector) Describe(chan<- *prometheus.Desc) {}
 func (c listenerCollector) Collect(metrics chan<- prometheus.Metric) {
 	for _, sample := range c.samples() {
 		for _, counter := range sample.Counters {
-			name, kind := strings.TrimSuffix(counter.Name, "_count"), prometheus.CounterValue
-			if counter.IsGauge {
-				name, kind = name+"s", prometheus.GaugeValue
-			} else {
+			name, isCount := strings.CutSuffix(counter.Name, "_count")
+			kind := prometheus.CounterValue
+			switch {
+			case !counter.IsGauge:
 				name += "_total"
+			case isCount:
+				name, kind = name+"s", prometheus.GaugeValue
+			default:
+				kind = prometheus.GaugeValue
 			}
 			metrics <- prometheus.MustNewConstMetric(desc("target", name, counter.Help, "stream", "target",
 				"transport"), kind, float64(counter.Value), sample.Stream, c.target, sample.Transport)

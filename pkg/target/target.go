@@ -84,6 +84,7 @@ type Target struct {
 	// by stream, the uuid of the ring that was there at the last look that found one; of the goroutine that looks
 	provided map[string][]byte
 
+	flushes     flushes     // of the goroutine that looks
 	isConnected atomic.Bool // the last report reached the control plane
 
 	now    func() time.Time
@@ -239,6 +240,7 @@ func (t *Target) observe() {
 			t.remote.setWanted(spec, ring.State.Uri, ring.State.RingUuid)
 		}
 		t.remote.describe(ring.State)
+		t.flushes.describe(ring.State, t.remote.flushCounters(ring.State.Stream), t.config.Logger)
 		seen = append(seen, ring)
 	}
 	for _, path := range t.found() {

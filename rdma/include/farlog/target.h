@@ -111,6 +111,8 @@ FARLOG_API int farlog_target_forget(
 	X(flush_count, "counter", "Flushes by this host's processor.") \
 	X(bad_request_count, "counter", "Requests that made no sense.") \
 	X(disconnected_count, "counter", "Clients disconnected for requests that the protocol does not have.") \
+	X(flush_failed_count, "counter", "Flushes by this host's processor that failed.") \
+	X(flush_errno, "gauge", "Why the last flush by this host's processor failed, as errno; 0: it did not fail.") \
 	X(writer_count, "gauge", "Writers connected.") X(drain_count, "gauge", "Drains connected.")
 
 struct farlog_target_counters {

@@ -4,6 +4,7 @@
  * Jobs are done in the order in which they were asked for. An answer is made when its flush has returned, and sent by
  * the transport's thread. A connection that ends leaves its jobs behind: one that is under way is done, and nobody is
  * told; the others are left out. A fence waits, and so does the end of the ring. */
+#include <errno.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -33,10 +34,15 @@ struct target_worker {
 uint32_t target_flush_spans(struct target_ring *ring, const struct far_request *request)
 {
 	int result = FARLOG_OK;
+	int failure;
 
+	errno = 0;
 	for (unsigned i = 0; i < request->span_count && result == FARLOG_OK; i++)
 		result = ring->region->ops->data.flush(ring->region, request->spans[i].off, request->spans[i].len);
+	failure = errno != 0 ? errno : EIO;
 	atomic_bump(&ring->counters.flush_count, 1);
+	atomic_bump(&ring->counters.flush_failed_count, result != FARLOG_OK);
+	atomic_store_relaxed(&ring->counters.flush_errno, result != FARLOG_OK ? (uint64_t)failure : 0);
 	return (uint32_t)-result;
 }
 
