@@ -60,6 +60,7 @@ type daemon struct {
 	choice          identity.Choice // where its certificates are
 	isAuthority     bool            // the control plane made them itself
 	isMetricsSecure bool
+	clock           *clockJumps
 	nvmet           *nvmet.Keeper // nil: the kernel's NVMe target is not declared
 	parts           []part
 }
@@ -74,7 +75,9 @@ func newDaemon(s *settings, stdout, stderr io.Writer) *daemon {
 		logger:   slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level})),
 		registry: metrics.NewRegistry(version.Of()),
 	}
+	d.clock = newClockJumps(d.logger)
 	metrics.NewClock(d.registry, metrics.KernelClock)
+	metrics.NewClockJumps(d.registry, d.clock.sample)
 	metrics.NewClockKeeper(d.registry, metrics.AskKeeper())
 	return d
 }
@@ -120,6 +123,10 @@ func (d *daemon) run(ctx context.Context) (err error) {
 // serve runs the parts in order, each when the one before is ready, until ctx is done or one of them fails.
 func (d *daemon) serve(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		d.clock.run(ctx)
+		return nil
+	})
 	for _, one := range d.parts {
 		ready := make(chan struct{})
 		group.Go(func() error { return one.run(ctx, func() { close(ready) }) })

@@ -57,6 +57,8 @@ type drainRole struct {
 	path     string        // of the file with the last assignments
 	sayAgain time.Duration // as drainSayAgain
 
+	clockJump func() string // the last one of this host, for a while
+
 	isConnected atomic.Bool
 	link        *controlLink
 	mutex       sync.Mutex
@@ -101,6 +103,7 @@ func (d *daemon) openDrain(context.Context) error {
 		workers: make(map[string]*drainWorker),
 		ending:  make(map[string]<-chan struct{}), link: d.newLink(roleDrain),
 	}
+	role.clockJump = d.clock.recent
 	role.metrics = metrics.NewDrain(d.registry, role.samples)
 	role.scrub = &scrub{store: opened, interval: d.settings.verifyInterval, logger: role.logger}
 	metrics.NewStore(d.registry, role.scrub.sample)
@@ -135,7 +138,7 @@ func (r *drainRole) run(ctx context.Context, ready func()) error {
 // self is this drain as it is now: its host may get other addresses while it runs.
 func (r *drainRole) self() *api.Agent {
 	agent := proto.Clone(r.agent).(*api.Agent)
-	agent.Addresses = identity.Addresses(r.settings.hostAddresses)
+	agent.Addresses, agent.ClockJump = identity.Addresses(r.settings.hostAddresses), r.clockJump()
 	return agent
 }
 

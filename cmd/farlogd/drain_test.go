@@ -72,7 +72,7 @@ func TestDrain_StoreIsHeldByAnother(t *testing.T) {
 	role := &drainRole{
 		link:     newControlLink(roleDrain),
 		settings: &settings{batchBytes: 1 << 20, pollInterval: time.Millisecond}, agent: new(api.Agent), store: open(),
-		tails: drain.NewTails(), sayAgain: time.Millisecond,
+		tails: drain.NewTails(), sayAgain: time.Millisecond, clockJump: func() string { return "" },
 		logger: slog.New(slog.NewTextHandler(&log, nil)), workers: map[string]*drainWorker{},
 		ending: map[string]<-chan struct{}{},
 	}

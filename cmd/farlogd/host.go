@@ -86,7 +86,7 @@ func (d *daemon) openHost(context.Context) error {
 	role.client = api.NewControlServiceClient(conn)
 	role.meter = &pathMeter{
 		client: api.NewHostServiceClient(conn), host: d.settings.hostName, logger: role.logger,
-		link: d.newLink(roleHost), tell: role.writerStates,
+		link: d.newLink(roleHost), tell: role.writerStates, clockJump: d.clock.recent,
 	}
 	role.recall()
 	role.server, err = hostagent.Listen(hostagent.Config{

@@ -32,7 +32,8 @@ type pathMeter struct {
 	isConnected atomic.Bool // the last report reached the control plane
 	link        *controlLink
 	tell        func(now time.Time) []*api.HostWriter
-	told        string // the failure that was written down last; of the goroutine that measures
+	clockJump   func() string // the last one of this host, for a while
+	told        string        // the failure that was written down last; of the goroutine that measures
 }
 
 // run measures and reports until ctx is done. A listener that it learns of for the first time is measured and told at
@@ -76,7 +77,9 @@ func (m *pathMeter) report(ctx context.Context) (interval time.Duration, isNew b
 }
 
 func (m *pathMeter) state() *api.HostState {
-	state := &api.HostState{Host: m.host, ReportTime: timestamppb.Now(), Writers: m.tell(time.Now())}
+	state := &api.HostState{
+		Host: m.host, ReportTime: timestamppb.Now(), Writers: m.tell(time.Now()), ClockJump: m.clockJump(),
+	}
 	for _, one := range m.paths.List() {
 		path := &api.NetworkPath{Target: one.Target, Listener: one.URI, Count: uint32(one.Count), Error: one.Failure}
 		if one.Count > 0 {

@@ -28,7 +28,7 @@ func (d *daemon) openTarget(context.Context) error {
 		Logger:  d.logger.With("role", roleTarget),
 		Regions: d.settings.targetRegions, Listen: d.settings.targetListen, Advertise: d.settings.targetAdvertise,
 		Attestations: attestationsOf(d.settings.attestations), AttestationFile: d.settings.targetAttestation,
-		Exports: d.nvmet, OnReport: link.note,
+		Exports: d.nvmet, ClockJump: d.clock.recent, OnReport: link.note,
 	})
 	if err != nil {
 		conn.Close()

@@ -54,6 +54,9 @@ func (t *Target) agent() *api.Agent {
 	defer t.mutex.Unlock()
 	agent := proto.Clone(t.config.Agent).(*api.Agent)
 	agent.Regions, agent.Listeners = t.regions, t.remote.uris
+	if t.config.ClockJump != nil {
+		agent.ClockJump = t.config.ClockJump()
+	}
 	return agent
 }
 

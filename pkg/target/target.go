@@ -36,7 +36,7 @@ const (
 	looksPerReport = 4
 )
 
-// Config is what a target needs. All fields but CountersDir, Interval and OnReport are required.
+// Config is what a target needs. All fields but CountersDir, Interval, ClockJump and OnReport are required.
 type Config struct {
 	Dir         string // holds the rings; made when it is missing
 	Agent       *api.Agent
@@ -55,6 +55,8 @@ type Config struct {
 	AttestationFile string        // where they were read, for errors and the log
 
 	Exports *nvmet.Keeper // keeps the namespaces that the fabric declares of this host; nil: none are
+
+	ClockJump func() string // the last jump of this host's clock, for a while; nil: nobody looks
 
 	OnReport func(error) // receives what came of each report; nil: nobody does. Called by one goroutine
 }

@@ -2800,7 +2800,9 @@ type Agent struct {
 	// Of a target: where it makes rings. Empty: it does not report them.
 	Regions []*Region `protobuf:"bytes,10,rep,name=regions,proto3" json:"regions,omitempty"`
 	// Of a target: addresses of its listeners, ofi:tcp://host:port or verbs://host:port.
-	Listeners     []string `protobuf:"bytes,11,rep,name=listeners,proto3" json:"listeners,omitempty"`
+	Listeners []string `protobuf:"bytes,11,rep,name=listeners,proto3" json:"listeners,omitempty"`
+	// The last jump of the clock of its host, for an hour: when, and by how much. Empty: there was none.
+	ClockJump     string `protobuf:"bytes,12,opt,name=clock_jump,json=clockJump,proto3" json:"clock_jump,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2912,6 +2914,13 @@ func (x *Agent) GetListeners() []string {
 	return nil
 }
 
+func (x *Agent) GetClockJump() string {
+	if x != nil {
+		return x.ClockJump
+	}
+	return ""
+}
+
 // Way is the round-trip time from a trading host to a listener of a target: the handshake of a TCP connection, as the
 // kernel measures it.
 type NetworkPath struct {
@@ -3019,7 +3028,9 @@ type HostState struct {
 	Paths      []*NetworkPath         `protobuf:"bytes,2,rep,name=paths,proto3" json:"paths,omitempty"`
 	ReportTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=report_time,json=reportTime,proto3" json:"report_time,omitempty"` // When the control plane received it.
 	// The present or last writers of streams on the host.
-	Writers       []*HostWriter `protobuf:"bytes,4,rep,name=writers,proto3" json:"writers,omitempty"`
+	Writers []*HostWriter `protobuf:"bytes,4,rep,name=writers,proto3" json:"writers,omitempty"`
+	// As in Agent.
+	ClockJump     string `protobuf:"bytes,5,opt,name=clock_jump,json=clockJump,proto3" json:"clock_jump,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3080,6 +3091,13 @@ func (x *HostState) GetWriters() []*HostWriter {
 		return x.Writers
 	}
 	return nil
+}
+
+func (x *HostState) GetClockJump() string {
+	if x != nil {
+		return x.ClockJump
+	}
+	return ""
 }
 
 // HostWriter is the present or last writer of a stream on a host. Its counters are there, wherever its rings are.
@@ -9390,7 +9408,7 @@ const file_farlog_proto_rawDesc = "" +
 	"\x13append_rate_records\x18\x0f \x01(\x01R\x11appendRateRecords\x12*\n" +
 	"\x11append_rate_bytes\x18\x10 \x01(\x01R\x0fappendRateBytes\x12:\n" +
 	"\vstalled_for\x18\x11 \x01(\v2\x19.google.protobuf.DurationR\n" +
-	"stalledFor\"\xc3\x02\n" +
+	"stalledFor\"\xe2\x02\n" +
 	"\x05Agent\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04host\x18\x02 \x01(\tR\x04host\x12\x10\n" +
@@ -9404,7 +9422,9 @@ const file_farlog_proto_rawDesc = "" +
 	"\taddresses\x18\t \x03(\tR\taddresses\x12+\n" +
 	"\aregions\x18\n" +
 	" \x03(\v2\x11.farlog.v1.RegionR\aregions\x12\x1c\n" +
-	"\tlisteners\x18\v \x03(\tR\tlisteners\"\xba\x02\n" +
+	"\tlisteners\x18\v \x03(\tR\tlisteners\x12\x1d\n" +
+	"\n" +
+	"clock_jump\x18\f \x01(\tR\tclockJump\"\xba\x02\n" +
 	"\vNetworkPath\x12\"\n" +
 	"\x06target\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x06target\x12$\n" +
@@ -9414,14 +9434,16 @@ const file_farlog_proto_rawDesc = "" +
 	"rtt_median\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\trttMedian\x12\x14\n" +
 	"\x05count\x18\x05 \x01(\rR\x05count\x12=\n" +
 	"\fmeasure_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\vmeasureTime\x12\x1e\n" +
-	"\x05error\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\x05error\"\xcd\x02\n" +
+	"\x05error\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\x05error\"\xf6\x02\n" +
 	"\tHostState\x12\x8d\x01\n" +
 	"\x04host\x18\x01 \x01(\tBy\xbaHv\xba\x01s\n" +
 	"\x04host\x122expected 1 to 128 letters, digits, '.', '_' or '-'\x1a7this.size() <= 128 && this.matches('^[A-Za-z0-9._-]+$')R\x04host\x127\n" +
 	"\x05paths\x18\x02 \x03(\v2\x16.farlog.v1.NetworkPathB\t\xbaH\x06\x92\x01\x03\x10\x80 R\x05paths\x12;\n" +
 	"\vreport_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"reportTime\x12:\n" +
-	"\awriters\x18\x04 \x03(\v2\x15.farlog.v1.HostWriterB\t\xbaH\x06\x92\x01\x03\x10\x80\bR\awriters\"\xb7\x01\n" +
+	"\awriters\x18\x04 \x03(\v2\x15.farlog.v1.HostWriterB\t\xbaH\x06\x92\x01\x03\x10\x80\bR\awriters\x12'\n" +
+	"\n" +
+	"clock_jump\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\tclockJump\"\xb7\x01\n" +
 	"\n" +
 	"HostWriter\x12 \n" +
 	"\x06stream\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06stream\x12\x14\n" +

@@ -51,7 +51,10 @@ func (r *Keeper) KeepHost(ctx context.Context, told *api.HostState) error {
 func (r *Keeper) isHostDue(kept, told *api.HostState) bool {
 	age := told.ReportTime.AsTime().Sub(kept.GetReportTime().AsTime())
 	switch {
-	case hasStalled(told) || hasStalled(kept), reconcile.IsMoved(kept, told), age >= hostKept:
+	case told.ClockJump != kept.GetClockJump(),
+		hasStalled(told) || hasStalled(kept),
+		reconcile.IsMoved(kept, told),
+		age >= hostKept:
 		return true
 	case age < r.every:
 		return false

@@ -58,6 +58,7 @@ func (v *View) Status(name string) *api.StreamStatus {
 	status.Reason = v.WithUnstored(status)
 	world, now := v.World(), time.Now()
 	v.WarnOfWriter(status, now)
+	v.warnOfClocks(status)
 	v.measure(world, status, now)
 	isMovable := func(ring *api.RingSpec) bool { return reconcile.IsMovable(world, ring) }
 	if len(status.RingSpecs) < reconcile.MemberCount(status.Stream) ||
@@ -211,6 +212,27 @@ func (v *View) WarnOfWriter(status *api.StreamStatus, now time.Time) {
 			stalled.Round(100*time.Millisecond))
 	}
 	warnOfLevel(status)
+}
+
+// warnOfClocks has a stream that is well otherwise warn of a clock that jumped, on the host of its writer, of its
+// targets or of its drain: the times of its records, the lag, and the ages in its store go by them.
+func (v *View) warnOfClocks(status *api.StreamStatus) {
+	if status.Condition != api.Condition_CONDITION_OK {
+		return
+	}
+	warn := func(who, jump string) {
+		if jump != "" && status.Condition == api.Condition_CONDITION_OK {
+			status.Condition = api.Condition_CONDITION_WARN
+			status.Reason = fmt.Sprintf("%s: %s: check chrony or ptp4l there (farlog doctor)", who, jump)
+		}
+	}
+	writer := status.LastGrant.GetHolder().GetHost()
+	warn("host "+writer+" of its writer", v.HostReport(writer).GetClockJump())
+	for _, spec := range status.RingSpecs {
+		warn("target "+spec.Target, v.Targets[spec.Target].GetAgent().GetClockJump())
+	}
+	drain := status.Assignment.GetDrain()
+	warn("drain "+drain, v.Drains[drain].GetAgent().GetClockJump())
 }
 
 // stalledFor is for how long at least records of the stream's writer have waited in vain, as the target tells of a
