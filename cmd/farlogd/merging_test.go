@@ -65,6 +65,9 @@ const (
 // them into one order by time: that in which the thread appended, but for where the clock was set back. The last ones
 // come in when idle writers' heartbeats have passed them; nothing else would, for a minute.
 func TestMerging_RingsByTheHundred(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long: make check runs it")
+	}
 	address := startDev(t, "--merge-late", "1m", "--store-segment", "1MiB")
 	writers := openMany(t, address)
 	opened, err := store.Open(address.Store, store.Options{})

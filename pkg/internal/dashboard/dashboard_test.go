@@ -220,6 +220,7 @@ func read(t *testing.T, path string, into any) {
 }
 
 func TestRules_PassPromtool(t *testing.T) {
+	testenv.SkipWhenShort(t)
 	promtool := testenv.PrometheusTool(t, "promtool")
 	for _, args := range [][]string{
 		{"check", "rules", "--lint=all", "--lint-fatal", deployed("prometheus", "farlog.rules.yml")},

@@ -13,6 +13,7 @@ import (
 // between them is cut under load: appends and drains go on, and the control plane says who has gone. What is declared
 // meanwhile comes to be when the cable is back, without anybody's help, and nothing is lost.
 func TestControl_CutOffFromItsAgents(t *testing.T) {
+	testenv.SkipWhenShort(t)
 	t.Parallel()
 	network := testenv.NewNetwork(t)
 	far := network.Under(network.Trading())

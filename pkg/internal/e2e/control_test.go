@@ -32,6 +32,7 @@ const (
 // gets it: all goes on. Then control planes, etcd and the host agent, by which the writer opened its stream, are gone
 // altogether: appends are acknowledged and drained on, second after second. In the end nothing is lost.
 func TestControl_LeaderAndEtcdDieUnderLoad(t *testing.T) {
+	testenv.SkipWhenShort(t)
 	dir := testenv.MemoryDir(t)
 	endpoints, kills := testenv.StartEtcd(t, identity.In(testenv.TLSDir(t), identity.KindControl))
 	cluster := testenv.PrepareCluster(t, dir)

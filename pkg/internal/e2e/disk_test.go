@@ -78,6 +78,7 @@ func TestFullDisk_AllResumesWhenSpaceReturns(t *testing.T) {
 
 // A drain that is killed while the disk is full starts again, waits, and loses nothing.
 func TestFullDisk_DrainKilledMeanwhile(t *testing.T) {
+	testenv.SkipWhenShort(t)
 	dir := testenv.MemoryDir(t)
 	storeDir := filepath.Join(dir, "store")
 	if err := os.Mkdir(storeDir, 0o755); err != nil {

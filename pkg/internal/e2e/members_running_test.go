@@ -82,6 +82,7 @@ func (s *memberSite) awaitUp(all []*running) {
 // knows its name alone; two more are routes, each with a leg of either kind. No append takes longer than its deadline,
 // and what was acknowledged is in the store.
 func TestMembers_ReplacedWhileTheWriterRuns(t *testing.T) {
+	testenv.SkipWhenShort(t)
 	t.Parallel()
 	s := newMemberSite(t, "--size", "8MiB", "--record-len-max", "64KiB")
 	for _, stream := range []string{namedStream, legStream, namedLeg} {
@@ -166,6 +167,7 @@ func (s *memberSite) tail(i int) uint64 {
 // stream's name alone: no append takes longer than its deadline, the former ring gets nothing more, and with another
 // target lost an acknowledgement needs the new one. What was acknowledged is in the store once.
 func TestMembers_ReplacedWhileItStillAnswers(t *testing.T) {
+	testenv.SkipWhenShort(t)
 	t.Parallel()
 	s := newMemberSite(t, "--size", "8MiB", "--record-len-max", "64KiB")
 	one := &running{stream: streamName, ledger: newLedger(t, "R")}

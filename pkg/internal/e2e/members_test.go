@@ -176,6 +176,7 @@ func (w *memberWriter) appendOne(writer *farlog.Writer) {
 // stopped for a while, cut off from the writer, and made to lose packets, while records are appended: those go on by
 // the other two, the member joins again, and whatever was acknowledged is in the store.
 func TestMembers_EachTargetAtFaultInTurn(t *testing.T) {
+	testenv.SkipWhenShort(t)
 	t.Parallel()
 	faults := memberFaultsShort
 	if text := os.Getenv("FARLOG_MEMBER_FAULTS"); text != "" {

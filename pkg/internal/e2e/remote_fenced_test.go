@@ -12,6 +12,7 @@ import (
 // is fenced: it does not wait for an outcome that nobody tells it any more, and says nothing of the others' epochs and
 // latencies.
 func TestFar_StoppedWriterAfterSeveralTakeovers(t *testing.T) {
+	testenv.SkipWhenShort(t)
 	t.Parallel()
 	cluster := testenv.NewRemoteCluster(t, testenv.MemoryDir(t), farHost, nil)
 	uri := cluster.CreateStream(streamName, "--size", "2MiB", "--record-len-max", "64KiB", "--level", "visible")

@@ -67,6 +67,7 @@ func TestFar_LossAndPartitionLoseNothing(t *testing.T) {
 // would say when the target ends is lost. The writer has nothing to send and receives nothing, so that no transport
 // finds out; it comes back to the next target by itself.
 func TestFar_TargetThatDiesSilently(t *testing.T) {
+	testenv.SkipWhenShort(t)
 	t.Parallel()
 	for _, level := range []farlog.Level{farlog.LevelVisible, farlog.LevelPersistent} {
 		t.Run(level.String(), func(t *testing.T) {

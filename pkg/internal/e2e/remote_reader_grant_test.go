@@ -79,6 +79,7 @@ func (s *tailed) untilSaid(t *testing.T, text string) {
 // that is killed and restarted, which knows of no older grant, lets it in again: at a ring, and at three of which
 // another one is then gone, so that the one that came back is needed.
 func TestFar_TailRenewsItsGrant(t *testing.T) {
+	testenv.SkipWhenShort(t)
 	t.Parallel()
 	cluster := testenv.PrepareRemoteCluster(t, testenv.MemoryDir(t), farHost, nil)
 	cluster.ControlArgs = []string{"--reader-grant", "2s"}

@@ -59,6 +59,7 @@ func (b *hostBench) appendUntil(
 // them in, also those of a time when its agent was away, and says so. A level that its ring cannot give it does not
 // take in, but all else. What a program asked for goes before.
 func TestHost_RunningWriterTakesChangesIn(t *testing.T) {
+	testenv.SkipWhenShort(t)
 	b := newHostBench(t)
 	own, err := farlog.OpenWriter(b.uri(streamName), farlog.WriterOptions{
 		Level:    farlog.LevelVisible,

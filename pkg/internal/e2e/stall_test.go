@@ -24,6 +24,7 @@ const (
 // come, the append says who does not answer, and when the target goes on every record is acknowledged. The longest
 // latency shows the stall while it lasts and afterwards: in status, top, metrics and the summary of append.
 func TestStall_TargetStandsUnderAnAppend(t *testing.T) {
+	testenv.SkipWhenShort(t)
 	t.Parallel()
 	b := newHostBench(t)
 	s := &stallBench{hostBench: b}

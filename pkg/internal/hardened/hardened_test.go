@@ -17,6 +17,7 @@ func TestMain(m *testing.M) { testenv.Main(m) }
 // What the linker and the compiler did is read from the programs as scripts/build.sh makes them. The shared libraries
 // are checked where they are built: rdma/test/run.sh install, scripts/java.sh native.
 func TestCheck_ProgramsAsShipped(t *testing.T) {
+	testenv.SkipWhenShort(t)
 	for _, name := range []string{"farlog", "farlogd"} {
 		lacks, err := hardened.Check(testenv.Program(t, name))
 		if err != nil {

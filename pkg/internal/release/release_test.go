@@ -45,8 +45,10 @@ func write(t *testing.T, path string, content []byte) {
 
 func git(t *testing.T, dir string, args ...string) {
 	t.Helper()
-	command := exec.Command("git", append([]string{"-c", "user.name=t", "-c", "user.email=t@t", "-c",
-		"commit.gpgsign=false", "-c", "tag.gpgsign=false"}, args...)...)
+	command := exec.Command("git", append([]string{
+		"-c", "user.name=t", "-c", "user.email=t@t", "-c",
+		"commit.gpgsign=false", "-c", "tag.gpgsign=false",
+	}, args...)...)
 	command.Dir = dir
 	if out, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)

@@ -117,6 +117,7 @@ func (s *site) append(socket string, count int) {
 // unit leaves it; whatever else it calls ends it. Records are appended, drained, copied and verified, roles start
 // again, and stop in order: nothing that they need is missing.
 func TestRoles_EachUnderItsUnit(t *testing.T) {
+	testenv.SkipWhenShort(t)
 	skipWithoutConfinement(t)
 	if _, err := exec.LookPath("setpriv"); err != nil {
 		t.Skip("no setpriv (util-linux): the writer becomes another user by it")

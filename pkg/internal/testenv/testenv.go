@@ -121,3 +121,11 @@ func MemoryDir(tb testing.TB) string {
 	tb.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
 }
+
+// SkipWhenShort leaves a test to make check that takes long, where make test has shorter ones of its kind.
+func SkipWhenShort(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it takes long: make check runs it")
+	}
+}

@@ -22,6 +22,7 @@ import (
 
 // Attacks in turn on one cluster; the neighbour appends all the while.
 func TestHostile(t *testing.T) {
+	testenv.SkipWhenShort(t)
 	w := newWorld(t)
 	w.attack("files are opened and locked", filesAreOpened)
 	w.attack("counters are a FIFO, then cut off", countersAreHostile)

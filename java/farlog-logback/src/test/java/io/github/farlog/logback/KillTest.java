@@ -19,7 +19,6 @@ import java.util.Random;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
-import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.slf4j.LoggerFactory;
@@ -219,7 +218,6 @@ class KillTest {
      * is still interpreted.
      */
     @Test
-    @Tag("once")
     void shouldHaveEveryEventWhoseCallReturnedWhenTheJvmIsKilledInItsStride(@TempDir final Path folder)
         throws IOException, InterruptedException {
         final int threadCount = 10;

@@ -20,7 +20,6 @@ import javax.management.ObjectName;
 import javax.management.openmbean.CompositeData;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
-import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 
 /** A stream with three rings, two of which an acknowledgement needs; one is lost while the application logs. */
@@ -74,7 +73,6 @@ class MembersTest {
     }
 
     @Test
-    @Tag("once")
     void shouldThrowWhenTooFewMembersAreLeft() throws Exception {
         try (TestContext test = TestContext.of(configuration("1s"))) {
             final Logger logger = test.logger("orders");

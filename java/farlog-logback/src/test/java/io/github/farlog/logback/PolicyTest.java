@@ -20,7 +20,6 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
-import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.slf4j.helpers.BasicMarkerFactory;
@@ -239,7 +238,6 @@ class PolicyTest {
     }
 
     @Test
-    @Tag("once")
     void shouldWaitNoLongerThanItsTimeWhenManyThreadsFindAGap() throws InterruptedException {
         final String rules = "<classOf>marker:NOISE=1 droppable</classOf><policy>block(2s)</policy>";
         try (TestRing ring = new TestRing(256 << 10); TestContext test = TestContext.of(TestContext.xml(ring, rules))) {
@@ -271,7 +269,6 @@ class PolicyTest {
      * one begins to write that gap and is stuck. The time is that of the call, not of each try.
      */
     @Test
-    @Tag("once")
     void shouldWaitNoLongerThanItsTimeWhenAnotherThreadHasTheGap() throws Exception {
         final long wait = TimeUnit.SECONDS.toNanos(4);
         final long deadline = TimeUnit.SECONDS.toNanos(10);

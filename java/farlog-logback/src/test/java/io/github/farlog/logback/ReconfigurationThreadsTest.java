@@ -21,7 +21,6 @@ import java.util.concurrent.locks.LockSupport;
 import java.util.function.Consumer;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
-import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
@@ -161,7 +160,6 @@ class ReconfigurationThreadsTest {
     }
 
     @Test
-    @Tag("once")
     void shouldTellOfACallThatIsNotDoneInTime() {
         try (TestRing ring = new TestRing(1 << 20); TestContext test = TestContext.of(xml(ring, ""))) {
             final Thread slow = Thread.ofPlatform().name("slow one").start(() -> test.logger("a.b").info("slow"));
@@ -177,7 +175,6 @@ class ReconfigurationThreadsTest {
     }
 
     @Test
-    @Tag("once")
     void shouldTellOfCallsThatItHoldsNoLonger() {
         try (TestRing ring = new TestRing(1 << 20); TestContext test = TestContext.of(xml(ring, ""))) {
             final Thread[] held = new Thread[1];
