@@ -214,7 +214,8 @@ class NativeLibraryTest {
         Files.writeString(source, "const char *farlog_version(void) { return \"7.3.1\"; }\n");
         Programs.run("cc", "-shared", "-fPIC", "-o", other.toString(), source.toString());
         final String text = probe(1, "-Dfarlog.library.path=" + other);
-        assertTrue(text.contains("has version 7.3.1, this client needs 0.1.x"), text);
+        final String series = NativeVersion.WANTED.replaceFirst("[0-9]+$", "x");
+        assertTrue(text.contains("has version 7.3.1, this client needs " + series), text);
         Files.writeString(source, "int nothing;\n");
         Programs.run("cc", "-shared", "-fPIC", "-o", other.toString(), source.toString());
         assertTrue(probe(1, "-Dfarlog.library.path=" + other).contains("is no libfarlog"));
