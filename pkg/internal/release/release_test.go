@@ -105,3 +105,33 @@ func TestVersion_IsNotThatOfARepositoryAround(t *testing.T) {
 	}
 	expectVersion(t, dir, `0\.2\.0-dev`, true)
 }
+
+// versionLines are the rows of the table of formats in docs/reference/compatibility.md, and where the code says it.
+var versionLines = []struct{ row, file, define string }{
+	{"record", "rdma/src/ring/record.h", "RECORD_VERSION"},
+	{"ring in memory", "rdma/src/ring/layout.h", "LAYOUT_VERSION"},
+	{"ring on blocks", "rdma/src/ring/layout.h", "LAYOUT_VERSION_PACKED"},
+	{"directory of rings", "rdma/src/region/directory.h", "DIRECTORY_VERSION"},
+	{"page of tails", "rdma/src/ring/tails_page.h", "TAILS_VERSION"},
+	{"remote connections", "rdma/src/wire/wire.h", "FAR_VERSION"},
+	{"segment of a store", "pkg/store/segment.go", "segmentVersion"},
+}
+
+func TestCompatibility_TableHasTheVersionsOfTheCode(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(testenv.Root(), "docs", "reference", "compatibility.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range versionLines {
+		code, err := os.ReadFile(filepath.Join(testenv.Root(), filepath.FromSlash(line.file)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := regexp.MustCompile(`(?m)^\s*(?:#define )?` + line.define + `\s+(?:= )?(\d+)u?\b`).FindSubmatch(code)
+		if found == nil {
+			t.Errorf("%s: no number of %s", line.file, line.define)
+		} else if want := fmt.Sprintf("\n| %s | %s |", line.row, found[1]); !strings.Contains(string(page), want) {
+			t.Errorf("compatibility.md has no row %q; %s in %s says %s", want[1:], line.define, line.file, found[1])
+		}
+	}
+}
