@@ -220,7 +220,8 @@ func (c Choice) Files() (Files, error) {
 	}
 	dir := c.SystemDir
 	dir = cmp.Or(dir, SystemDir)
-	if _, err := os.Stat(dir); err == nil {
+	entries, err := os.ReadDir(dir)
+	if isEmpty := err == nil && len(entries) == 0; !isEmpty && !errors.Is(err, os.ErrNotExist) { // empty: of a package
 		return Find(dir, c.Kinds...)
 	}
 	return Files{}, fmt.Errorf("%w for control plane %s: give --tls-dir (farlog ca init makes certificates)",

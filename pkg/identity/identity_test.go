@@ -372,4 +372,13 @@ func TestAnnounce_FoundByItsAddress(t *testing.T) {
 	if _, err := choice.Files(); !errors.Is(err, ErrNoCertificates) {
 		t.Errorf("taken back: %v", err)
 	}
+	choice.SystemDir = t.TempDir()
+	if _, err := choice.Files(); !errors.Is(err, ErrNoCertificates) {
+		t.Errorf("an empty folder of the system: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(choice.SystemDir, "target.crt"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err = choice.Files()
+	checkError(t, "a folder without this kind", err, "expected admin.crt there")
 }
