@@ -3,7 +3,8 @@ SHELL := /bin/bash
 CRASHES ?= 1000000
 SEED ?=
 
-.PHONY: help build demo test check model bench bench-java soak fuzz testbed testbed-shell generate docs clean
+.PHONY: help build demo test check model bench bench-java soak fuzz testbed testbed-shell generate docs \
+	release release-test clean
 
 help:
 	@echo "make demo      real orders through a ring into a store, with kills on the way (under 3 minutes)"
@@ -18,6 +19,8 @@ help:
 	@echo "make soak      more crashes of the adversarial memory, and runs of members, routes and merges: make soak CRASHES=10000000 [SEED=...]; a minute without a control plane under load; 120 kills of each Java appender"
 	@echo "make fuzz      fuzz every target for a minute: make fuzz FUZZTIME=10m"
 	@echo "make docs      the site of docs/, into build/site"
+	@echo "make release   packages, archives and jars of this commit, built twice and compared, into build/release/dist"
+	@echo "make release-test  install, upgrade and remove these packages in roots of Debian 12 and 13"
 	@echo "make generate  what is derived: the protocol's Go code, docs/reference, deploy/grafana, the core's tables"
 
 build:
@@ -72,6 +75,12 @@ generate:
 
 docs:
 	@scripts/docs.sh
+
+release:
+	@scripts/release.sh
+
+release-test:
+	@scripts/release-test.sh
 
 clean:
 	@rm -rf build bin
