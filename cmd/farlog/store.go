@@ -24,7 +24,8 @@ func newStoreCommand(env *environment) *cobra.Command {
 		newRetentionSetCommand(env), newRetentionUnsetCommand(env), newRetentionListCommand(env),
 		newRetentionHoldCommand(env), newRetentionReleaseCommand(env), newRetentionApplyCommand(env))
 	rules.Long = retentionText
-	return newGroup("store", "Keep, hold and remove what is in a store; its keys", rules, newStoreKeyCommand(env))
+	return newGroup("store", "Keep, hold, remove and salvage what is in a store; its keys", rules,
+		newStoreKeyCommand(env), newStoreSalvageCommand(env))
 }
 
 func newRetentionSetCommand(env *environment) *cobra.Command {
