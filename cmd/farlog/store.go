@@ -15,9 +15,10 @@ import (
 
 const retentionText = `The rules and holds lie in the store, in retention.json; the drain of the store removes by them
 once a minute, whole sealed segments, the oldest first. Where several rules match a stream, what any of them keeps is
-kept. There is no archive yet: what is removed is gone, which --without-archive says. A segment goes only when every
-reader that a rule names (--reader) has passed it, and the merged order, where the store has one. What cannot be read,
-or is not known, keeps everything. A stream begins at its base manifest then; farlog verify prints what was removed.`
+kept. A segment goes only when it is archived (farlog archive run), or when its rules say --without-archive: what is
+removed is gone then. And it goes only when every reader that a rule names (--reader) has passed it, and the merged
+order, where the store has one. What cannot be read, or is not known, keeps everything. A stream begins at its base
+manifest then; farlog verify prints what was removed.`
 
 func newStoreCommand(env *environment) *cobra.Command {
 	rules := newGroup("retention", "How long the streams of a store are kept",
@@ -62,7 +63,7 @@ func newRetentionSetCommand(env *environment) *cobra.Command {
 	flags.Var((*config.DurationValue)(&age), "max-age", "remove segments whose newest record is older")
 	flags.Var((*config.SizeValue)(&rule.MaxBytes), "max-size", "remove the oldest segments of a stream that has more")
 	flags.BoolVar(&rule.IsKept, "never", false, "keep everything")
-	flags.BoolVar(&rule.WithoutArchive, "without-archive", false, "what is removed is nowhere else: it is gone")
+	flags.BoolVar(&rule.WithoutArchive, "without-archive", false, "also what is not archived: it is gone then")
 	flags.StringArrayVar(&rule.Readers, "reader", nil, "`who` must have passed what is removed: consumer:FILE, the "+
 		"position of a named consumer, or store:DIR, the store of a replica (repeatable)")
 	flags.BoolVar(&hasNoReaders, "no-readers", false, "nobody reads these streams but the merge of this store")

@@ -39,8 +39,12 @@ func (r *drainRole) removeOnce(clock *retention.Clock, said map[string]string) {
 	}
 	for _, one := range results {
 		if one.Segments > 0 {
-			r.logger.Warn("segments removed without an archive", "stream", one.Stream, "segments", one.Segments,
-				"begins_at", one.Before, "policy", one.Policy)
+			where := one.Archive
+			if where == "" {
+				where = "nowhere: removed without an archive"
+			}
+			r.logger.Warn("segments removed", "stream", one.Stream, "segments", one.Segments, "begins_at", one.Before,
+				"archived_at", where, "policy", one.Policy)
 		}
 		if one.Blocked != "" && one.Blocked != said[one.Stream] {
 			r.logger.Warn("retention keeps segments", "stream", one.Stream, "reason", one.Blocked)

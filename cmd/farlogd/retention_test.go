@@ -69,7 +69,7 @@ func TestRetain_BesideTheDrainOfAStream(t *testing.T) {
 	role.settings.storeServe = ""
 	expect(false, "has not opened it yet")
 	worker.keepAppender(appender)
-	expect(true, "segments removed without an archive")
+	expect(true, "nowhere: removed without an archive")
 	ring.Append(5, 100)
 	for _, rec := range ring.Records[len(ring.Records)-5:] {
 		if _, _, err := appender.Append(rec.Raw); err != nil {

@@ -16,6 +16,7 @@ type Result struct {
 	Segments int    `json:"segments"` // that go
 	Before   uint64 `json:"before"`   // the first that stays
 	Policy   string `json:"policy,omitempty"`
+	Archive  string `json:"archive,omitempty"` // where the segments that go are; "" = nowhere
 	Blocked  string `json:"blocked,omitempty"` // why no more goes, though the rules would let it
 }
 
@@ -63,7 +64,7 @@ func (e *Enforcer) Enforce() ([]Result, error) {
 		if one.Segments == 0 {
 			continue
 		}
-		removal := store.Removal{Before: one.Before, Policy: one.Policy}
+		removal := store.Removal{Before: one.Before, Policy: one.Policy, ArchivedAt: one.Archive}
 		if removeErr := e.remove(one.Stream, removal); removeErr != nil {
 			one.Segments, one.Blocked = 0, removeErr.Error()
 		}
@@ -103,6 +104,10 @@ func (e *Enforcer) plan(stream string, rules []Rule, holds []Hold) (Result, erro
 	if err != nil {
 		return result, err
 	}
+	archived, isNeeded, err := e.archived(stream, history.First, rules)
+	if err != nil {
+		return result, err
+	}
 	for i := range due {
 		m, err := history.Manifest(i)
 		if err != nil {
@@ -112,13 +117,17 @@ func (e *Enforcer) plan(stream string, rules []Rule, holds []Hold) (Result, erro
 			result.Blocked = by
 			break
 		}
+		if isNeeded && m.Segment > archived.Segment {
+			result.Blocked = archived.behind(m.Segment)
+			break
+		}
 		result.Segments, result.Before = i+1, m.Segment+1
 	}
 	texts := make([]string, len(rules))
 	for i, rule := range rules {
 		texts[i] = rule.String()
 	}
-	result.Policy = strings.Join(texts, "; ")
+	result.Policy, result.Archive = strings.Join(texts, "; "), archived.Archive
 	return result, nil
 }
 
@@ -137,6 +146,22 @@ func (e *Enforcer) countSurelyDue(history *store.History, rules []Rule) (due int
 		doubt = e.Clock.doubt(sure)
 	}
 	return due, doubt, err
+}
+
+// archived is how far the archive has the stream, where a rule needs it: an error when the archive has other segments
+// than this store.
+func (e *Enforcer) archived(stream string, first uint64, rules []Rule) (archived Archived, isNeeded bool, err error) {
+	for _, rule := range rules {
+		isNeeded = isNeeded || !rule.WithoutArchive
+	}
+	if !isNeeded {
+		return archived, false, nil
+	}
+	archived, err = LoadArchived(e.Store, stream)
+	if err == nil && archived.Segment >= first {
+		err = archived.check(e.Store)
+	}
+	return archived, true, err
 }
 
 // countDue counts the oldest segments that each of the rules lets go.

@@ -41,10 +41,11 @@ type Policy struct {
 
 // Rule says how long streams are kept. Where several match a stream, what any of them keeps is kept.
 type Rule struct {
-	Pattern        string   `json:"pattern"`
-	MaxAge         string   `json:"max_age,omitempty"`   // Go's duration
-	MaxBytes       uint64   `json:"max_bytes,omitempty"` // of records, of each stream
-	IsKept         bool     `json:"never,omitempty"`     // never removed
+	Pattern  string `json:"pattern"`
+	MaxAge   string `json:"max_age,omitempty"`   // Go's duration
+	MaxBytes uint64 `json:"max_bytes,omitempty"` // of records, of each stream
+	IsKept   bool   `json:"never,omitempty"`     // never removed
+	// WithoutArchive lets go what is not archived (Archived).
 	WithoutArchive bool     `json:"without_archive,omitempty"`
 	Readers        []string `json:"readers"` // who must have passed
 	SetBy          string   `json:"set_by"`
@@ -108,9 +109,6 @@ func (r Rule) Check() error {
 	case r.IsKept != (age == 0 && r.MaxBytes == 0):
 		return fmt.Errorf("%w: retention rule %s: expected an age, a size, or both, or never", store.ErrInvalid,
 			r.Pattern)
-	case !r.IsKept && !r.WithoutArchive:
-		return fmt.Errorf("%w: retention rule %s: there is no archive to keep what is removed: expected "+
-			"without_archive (--without-archive), which says that it is gone then", store.ErrInvalid, r.Pattern)
 	}
 	for _, reader := range r.Readers {
 		if name, _ := cutKind(reader); name == "" {
@@ -200,5 +198,9 @@ func (r Rule) String() string {
 	if r.MaxBytes > 0 {
 		text += fmt.Sprintf(" max-size %d bytes", r.MaxBytes)
 	}
-	return text + fmt.Sprintf(" without-archive, set by %s at %s", r.SetBy, r.SetAt)
+	where := "archived"
+	if r.WithoutArchive {
+		where = "without-archive"
+	}
+	return text + fmt.Sprintf(" %s, set by %s at %s", where, r.SetBy, r.SetAt)
 }

@@ -344,7 +344,6 @@ func TestRule_Check(t *testing.T) {
 	for _, rule := range []retention.Rule{
 		{Pattern: "", MaxAge: "1h", WithoutArchive: true},
 		{Pattern: "a", WithoutArchive: true},
-		{Pattern: "a", MaxAge: "1h"},
 		{Pattern: "a", MaxAge: "-1h", WithoutArchive: true},
 		{Pattern: "a", MaxAge: "soon", WithoutArchive: true},
 		{Pattern: "a", MaxAge: "1h", IsKept: true, WithoutArchive: true},
