@@ -18,6 +18,8 @@
 #   format  what scripts/format.sh needs: Python with venv, which fetches clang-format
 #   docs    what scripts/docs.sh needs: Python with venv, which fetches mkdocs
 #   hsm     SoftHSM and OpenSC, by which tests sign over PKCS#11
+#   s3      versitygw, a real S3 server for tests: built once, Go's cache keeps it
+#   moto    moto, an S3 server that does not keep what it locks, which farlog archive probe must refuse: into build/moto
 #   pages   what the commands of docs/tutorials and docs/how-to use: ip, curl, and those of hsm
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -157,6 +159,17 @@ check_chrony() {
 	unpack chrony
 }
 
+check_s3() {
+	GOFLAGS=-buildvcs=false go tool -modfile=scripts/tools/s3/go.mod -n versitygw >/dev/null ||
+		die "versitygw: not built; check the network and GOPROXY"
+}
+
+check_moto() {
+	[ ! -x build/moto/bin/moto_server ] || return 0
+	python3 -m venv build/moto
+	build/moto/bin/pip --quiet --disable-pip-version-check install 'moto[server]==5.2.5'
+}
+
 check_vm() {
 	[ "$(uname -m)" = x86_64 ] || die "$(uname -m): the testbed's guests are x86_64; expected such a machine"
 	need qemu-system-x86_64 qemu-system-x86
@@ -203,9 +216,12 @@ for part in "$@"; do
 	static) need clang-tidy clang-tidy ;;
 	hsm) need softhsm2-util softhsm2 && need pkcs11-tool opensc ;;
 	pages) need ip iproute2 && need curl curl && need softhsm2-util softhsm2 && need pkcs11-tool opensc ;;
+	s3) check_s3 ;;
+	moto) refresh_lists && need python3 python3 && need_file '/usr/lib/python3*/ensurepip' python3-venv &&
+		install_missing && missing=() && check_moto ;;
 	proto | format | docs) need python3 python3 && need_file '/usr/lib/python3*/ensurepip' python3-venv ;;
 	*) die "unknown part \"$part\"; expected build, ctest, shm, java, net, prometheus, chrony, vm, model, strace," \
-		"static, proto, format, docs, hsm or pages" ;;
+		"static, s3, moto, proto, format, docs, hsm or pages" ;;
 	esac
 done
 install_missing

@@ -21,7 +21,7 @@ race_packages=(./pkg/record ./pkg/config ./pkg/identity ./pkg/metrics ./pkg/farl
 	./pkg/control/reconcile ./pkg/control/access)
 # What must not need the C core, so that it builds without cgo.
 pure_packages=(./pkg/record ./pkg/config ./pkg/doctor ./pkg/identity ./pkg/metrics ./pkg/plan ./pkg/api/... \
-	./pkg/store/... ./pkg/audit/... ./pkg/control/...)
+	./pkg/store/... ./pkg/audit/... ./pkg/control/... ./pkg/archive/... ./pkg/retention/...)
 
 go_tests() {
 	go test -v -timeout 40m "$@" # ends what hangs; a machine with other work takes several times as long
@@ -49,6 +49,7 @@ stage_java() { scripts/format.sh --check java && scripts/java.sh; } # 77: no JDK
 stage_pure() {
 	CGO_ENABLED=0 go list -deps "${pure_packages[@]}" >/dev/null
 	CGO_ENABLED=0 go build -o /dev/null ./cmd/farlog
+	CGO_ENABLED=0 go build -o /dev/null ./cmd/farlog-archive
 	echo "--- PASS: builds without cgo"
 }
 
@@ -125,8 +126,8 @@ else
 	done
 	exit "$failed"
 fi
-parts=(build ctest shm java net prometheus chrony strace pages)
-[ "$name" = "make test" ] || parts+=(static)
+parts=(build ctest shm java net prometheus chrony strace s3 pages)
+[ "$name" = "make test" ] || parts+=(static moto)
 scripts/setup.sh "${parts[@]}"
 failed=0
 printf '%s\n' "${stages[@]}" | xargs -P 3 -n 1 scripts/test.sh || failed=1

@@ -85,6 +85,7 @@ func newRootCommand(env *environment) *cobra.Command {
 		// One line a command, alphabetical.
 		newAppendCommand(env),
 		newApplyCommand(env),
+		newArchiveCommand(env),
 		newCACommand(env),
 		newControlCommand(env),
 		newDoctorCommand(env),

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/farlog/farlog/pkg/internal/docpage"
+	"github.com/farlog/farlog/pkg/internal/s3test"
 	"github.com/farlog/farlog/pkg/internal/testenv"
 )
 
@@ -45,6 +46,14 @@ func TestDocs_CommandsRun(t *testing.T) {
 		t.Errorf("%d command blocks are marked as not run, at most %d may be: make the new ones run", notRun, notRunMax)
 	}
 	programs := filepath.Dir(testenv.Program(t, "farlog"))
+	storage, err := s3test.Program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// of how-to/archive-a-store
+	if err := os.Symlink(storage, filepath.Join(programs, "versitygw")); err != nil && !errors.Is(err, os.ErrExist) {
+		t.Fatal(err)
+	}
 	for _, page := range pages {
 		t.Run(strings.TrimSuffix(strings.TrimPrefix(page.Path, "docs/"), ".md"), func(t *testing.T) {
 			t.Parallel()

@@ -1,0 +1,228 @@
+package archive
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+
+	"github.com/farlog/farlog/pkg/internal/port"
+	"github.com/farlog/farlog/pkg/internal/s3test"
+)
+
+func TestClaim_BadInputIsNamed(t *testing.T) {
+	s := newSite(t)
+	closed := httptest.NewServer(http.NotFoundHandler())
+	closed.Close()
+	other := httptest.NewServer(http.NotFoundHandler())
+	defer other.Close()
+	defaults := s.server.Bucket(t, true)
+	mode, days, unit := minio.Compliance, uint(1), minio.Days
+	s.must(s.server.Client.SetBucketObjectLockConfig(t.Context(), defaults, &mode, &days, &unit))
+	for what, one := range map[string]struct {
+		change   func(o *Options)
+		keep     string
+		expected error
+	}{
+		"nobody at the endpoint": {func(o *Options) { o.Endpoint = closed.URL }, "1h", ErrEndpoint},
+		"no S3 at the endpoint":  {func(o *Options) { o.Endpoint = other.URL }, "1h", ErrNoBucket},
+		"wrong secret": {func(o *Options) {
+			o.Credentials = credentials.NewStaticV4(s3test.AccessKey, "wrong", "")
+		}, "1h", ErrCredentials},
+		"wrong access key": {func(o *Options) {
+			o.Credentials = credentials.NewStaticV4("wrong", s3test.SecretKey, "")
+		}, "1h", ErrCredentials},
+		"wrong region":       {func(o *Options) { o.Region = "eu-other-1" }, "1h", ErrRegion},
+		"no such bucket":     {func(o *Options) { o.Bucket = "none" }, "1h", ErrNoBucket},
+		"no object lock":     {func(o *Options) { o.Bucket = s.server.Bucket(t, false) }, "1h", ErrNoVersioning},
+		"default is shorter": {func(o *Options) { o.Bucket = defaults }, "2d", ErrDefaultRetention},
+	} {
+		options := Options{
+			Location:    s.bucket.Location,
+			Credentials: s3test.Credentials(),
+			CallTimeout: 20 * time.Second,
+		}
+		one.change(&options)
+		b, err := Open(options)
+		s.must(err)
+		keep, err := ParsePeriod(one.keep)
+		s.must(err)
+		err = NewWriter(s.store, b, keep).Claim(t.Context())
+		if !errors.Is(err, one.expected) {
+			t.Errorf("%s: error %v, expected %v", what, err, one.expected)
+		}
+		if err != nil && strings.Contains(err.Error(), s3test.SecretKey) {
+			t.Errorf("%s: %v says the secret", what, err)
+		}
+	}
+}
+
+func TestClaim_VersionsWithoutLockAreNamed(t *testing.T) {
+	s := newSite(t)
+	bucket := s.server.Bucket(t, false)
+	s.must(s.server.Client.EnableVersioning(t.Context(), bucket))
+	s.bucket = s.open(bucket, "first")
+	if err := s.uploader().Once(t.Context()); !errors.Is(err, ErrNoLock) {
+		t.Errorf("error %v, expected that there is no lock", err)
+	}
+}
+
+func TestClaim_PrefixOfAnotherStore(t *testing.T) {
+	s := newSite(t)
+	s.must(s.uploader().Once(t.Context()))
+	second := *s
+	second.dir = filepath.Join(t.TempDir(), "store")
+	second.fill(0)
+	if err := second.uploader().Once(t.Context()); !errors.Is(err, ErrOtherStore) ||
+		!strings.Contains(err.Error(), s.store.UUID().String()) {
+		t.Errorf("error %v, expected that it is of store %s", err, s.store.UUID())
+	}
+	if _, err := Status(t.Context(), second.store, s.bucket); !errors.Is(err, ErrOtherStore) {
+		t.Errorf("status: error %v", err)
+	}
+	s.bucket = s.open(s.bucket.Bucket, "second")
+	s.put("other", "something")
+	if err := s.uploader().Once(t.Context()); !errors.Is(err, ErrNotAnArchive) {
+		t.Errorf("error %v, expected that something else is there", err)
+	}
+	if _, err := Verify(t.Context(), s.open(s.bucket.Bucket, "third"), VerifyOptions{}); !errors.Is(err,
+		ErrNotAnArchive) {
+		t.Errorf("verify of nothing: error %v", err)
+	}
+}
+
+func TestParseLocation_RefusesWhatIsNone(t *testing.T) {
+	for _, one := range [][3]string{
+		{"bucket/prefix", "https://host", "r"},
+		{"s3://B_/prefix", "https://host", "r"},
+		{"s3://bucket/a b", "https://host", "r"},
+		{"s3://bucket/a//b", "https://host", "r"},
+		{"s3://bucket", "host:9000", "r"},
+		{"s3://bucket", "http://10.0.0.1:9000", "r"},
+		{"s3://bucket", "http://example.com", "r"},
+		{"s3://bucket", "https://user:secret@host", "r"},
+		{"s3://bucket", "https://host", ""},
+	} {
+		_, err := ParseLocation(one[0], one[1], one[2])
+		if !errors.Is(err, ErrInvalid) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%v: %v", one, err)
+		}
+	}
+	l, err := ParseLocation("s3://bucket/a/b/", "http://127.0.0.1:9000", "r")
+	if err != nil || l.Prefix != "a/b" || l.String() != "s3://bucket/a/b" || l.key("x") != "a/b/x" {
+		t.Errorf("%+v, %v", l, err)
+	}
+}
+
+func TestPeriod_EndsInWholeSecondsAndNeverEarlier(t *testing.T) {
+	begin := time.Date(2024, 2, 29, 12, 0, 0, 1, time.UTC)
+	for text, want := range map[string]time.Time{
+		"6y":  time.Date(2030, 3, 1, 12, 0, 1, 0, time.UTC),
+		"90d": time.Date(2024, 5, 29, 12, 0, 1, 0, time.UTC),
+		"36h": time.Date(2024, 3, 2, 0, 0, 1, 0, time.UTC),
+	} {
+		p, err := ParsePeriod(text)
+		if err != nil || !p.After(begin).Equal(want) {
+			t.Errorf("%s: %s, %v, expected %s", text, p.After(begin), err, want)
+		}
+	}
+	for _, text := range []string{"", "0d", "0h", "-1y", "y", "6", "6years", "2000y"} {
+		if _, err := ParsePeriod(text); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+func TestProbe_StorageThatKeepsIsTrusted(t *testing.T) {
+	s := newSite(t)
+	report, err := s.bucket.Probe(t.Context())
+	s.must(err)
+	s.must(report.Err())
+	for _, one := range report.Findings {
+		if one.Attempt != "overwrite" && one.Result != resultRefused && one.Result != resultEnforced {
+			t.Errorf("%+v", one)
+		}
+	}
+	if len(report.Findings) != 11 {
+		t.Errorf("%d findings: %+v", len(report.Findings), report.Findings)
+	}
+}
+
+// TestProbe_WhatCannotBeAskedIsNoAnswer: each call of a probe is lost in turn, and none of that makes a storage
+// trusted.
+func TestProbe_WhatCannotBeAskedIsNoAnswer(t *testing.T) {
+	s := newSite(t)
+	_, err := s.bucket.Probe(t.Context())
+	s.must(err)
+	calls := s.faults.Calls()
+	for failing := calls / 2; failing <= calls; failing++ { // those before are of the put, which tries again
+		s.faults.Plan(func(call int, _ *http.Request) s3test.Fault {
+			if call >= failing {
+				return s3test.LostCall
+			}
+			return s3test.None
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		report, err := s.bucket.Probe(ctx)
+		cancel()
+		if err == nil {
+			t.Errorf("call %d of %d and all behind it are lost, and the probe has an answer: %+v", failing, calls,
+				report)
+		}
+	}
+}
+
+// TestProbe_MotoIsRefused: a server that accepts a lock and does not keep it.
+func TestProbe_MotoIsRefused(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a minute of Python; make check runs it")
+	}
+	program, err := filepath.Abs(filepath.Join("..", "..", "build", "moto", "bin", "moto_server"))
+	if err == nil {
+		_, err = os.Stat(program)
+	}
+	if err != nil {
+		t.Skipf("%v: scripts/setup.sh moto gets it", err)
+	}
+	number, err := port.Reserve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := "127.0.0.1:" + strconv.Itoa(number)
+	server := exec.Command(program, "-H", "127.0.0.1", "-p", strconv.Itoa(number))
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Process.Kill(); _ = server.Wait() })
+	client := s3test.Client(t, address)
+	wait(t, "moto answers", func() bool {
+		return client.MakeBucket(t.Context(), "worm", minio.MakeBucketOptions{
+			Region: s3test.Region, ObjectLocking: true,
+		}) == nil
+	})
+	b, err := Open(Options{
+		Location:    Location{Endpoint: "http://" + address, Region: s3test.Region, Bucket: "worm", Prefix: "p"},
+		Credentials: s3test.Credentials(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := b.Probe(t.Context())
+	if err == nil {
+		err = report.Err()
+	}
+	if !errors.Is(err, ErrRefused) {
+		t.Errorf("moto: %v, %+v, expected that it is refused", err, report)
+	}
+	t.Log(err)
+}

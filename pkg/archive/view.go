@@ -1,0 +1,231 @@
+package archive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/farlog/farlog/pkg/store"
+)
+
+// View is an archive as a store's file system: pkg/store reads it as it reads a directory. It has the files that are
+// committed, each in the version that its manifest names, as they were when the view was made; what was put and not
+// committed is not there. It can only be read. Any goroutine.
+type View struct {
+	ctx    context.Context
+	bucket *Bucket
+	files  map[string]Version         // by name in the store
+	dirs   map[string]map[string]bool // names in a directory
+	lists  map[string][]Version
+}
+
+// viewDir is the directory of the store in a view.
+const viewDir = "archive"
+
+// NewView lists an archive. ctx bounds all that is read from it later. Errors: ErrNotAnArchive, ErrNotFound, those of
+// calls.
+func NewView(ctx context.Context, b *Bucket) (*View, error) {
+	v := &View{
+		ctx: ctx, bucket: b, files: map[string]Version{}, dirs: map[string]map[string]bool{},
+		lists: map[string][]Version{},
+	}
+	if _, err := b.identity(ctx); errors.Is(err, ErrNotFound) {
+		return nil, fmt.Errorf("%w: %s has no %s: expected the prefix of an archive", ErrNotAnArchive, b.Location,
+			store.IdentityFile)
+	} else if err != nil {
+		return nil, err
+	}
+	err := b.list(ctx, b.under(), func(one Version) error {
+		if name, _ := b.name(one.Key); !strings.HasPrefix(name, probePrefix) {
+			v.lists[name] = append(v.lists[name], one)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{store.IdentityFile, store.PublicKeyFile} {
+		v.add(name, v.oldest(name))
+	}
+	for name := range v.lists {
+		_, _, suffix, isOurs := store.FileName(name)
+		switch {
+		case isOurs && suffix == ".base", store.IsKeyFile(name):
+			v.add(name, v.oldest(name))
+		case isOurs && suffix == ".json":
+			if err := v.addCommitted(ctx, name); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return v, nil
+}
+
+// Store opens the archive as a store. Errors: those of store.Open.
+func (v *View) Store() (*store.Store, error) { return store.Open(viewDir, store.Options{FS: v}) }
+
+// oldest is the version of a file that counts: what was put later under the same key changes nothing.
+func (v *View) oldest(name string) *Version {
+	for i, one := range v.lists[name] {
+		if !one.IsMarker {
+			return &v.lists[name][i]
+		}
+	}
+	return nil
+}
+
+// addCommitted adds a manifest, and what it names.
+func (v *View) addCommitted(ctx context.Context, name string) error {
+	manifest := v.oldest(name)
+	if manifest == nil {
+		return nil
+	}
+	full, err := v.bucket.head(ctx, manifest.Key, manifest.ID)
+	if err != nil {
+		return err
+	}
+	manifest.Metadata, manifest.Mode, manifest.RetainUntil = full.Metadata, full.Mode, full.RetainUntil
+	v.add(name, manifest)
+	stream, number, _, _ := store.FileName(name)
+	v.add(store.SegmentFile(stream, number),
+		v.version(store.SegmentFile(stream, number), full.Metadata[metaSegmentVersion]))
+	v.add(store.IndexFile(stream, number), v.version(store.IndexFile(stream, number), full.Metadata[metaIndexVersion]))
+	return nil
+}
+
+// version finds the one with this identity; nil: it is not there.
+func (v *View) version(name, id string) *Version {
+	for i, one := range v.lists[name] {
+		if one.ID == id && !one.IsMarker {
+			return &v.lists[name][i]
+		}
+	}
+	return nil
+}
+
+func (v *View) add(name string, version *Version) {
+	if version == nil {
+		return
+	}
+	v.files[name] = *version
+	for child := name; child != "."; child = path.Dir(child) {
+		dir := path.Dir(child)
+		if v.dirs[dir] == nil {
+			v.dirs[dir] = map[string]bool{}
+		}
+		v.dirs[dir][path.Base(child)] = true
+	}
+}
+
+// inside is a name in the store; "." is its directory.
+func inside(name string) string {
+	return path.Clean("./" + strings.TrimPrefix(strings.TrimPrefix(path.Clean(name), viewDir), "/"))
+}
+
+var errReadOnly = fmt.Errorf("an archive can only be read: %w", os.ErrPermission)
+
+// OpenFile opens a file to read it.
+func (v *View) OpenFile(name string, flag int, _ fs.FileMode) (store.File, error) {
+	if flag != os.O_RDONLY {
+		return nil, errReadOnly
+	}
+	version, isThere := v.files[inside(name)]
+	if !isThere {
+		return nil, fs.ErrNotExist
+	}
+	return &viewFile{view: v, version: version}, nil
+}
+
+// ReadDir gives the names in a directory.
+func (v *View) ReadDir(name string) ([]string, error) {
+	names, isThere := v.dirs[inside(name)]
+	if !isThere && inside(name) != "streams" {
+		return nil, fs.ErrNotExist
+	}
+	return slices.Sorted(maps.Keys(names)), nil
+}
+
+// Mkdir and the next ones refuse.
+func (v *View) Mkdir(string, fs.FileMode) error { return errReadOnly }
+
+// Rename refuses.
+func (v *View) Rename(string, string) error { return errReadOnly }
+
+// Remove refuses.
+func (v *View) Remove(string) error { return errReadOnly }
+
+// SyncDir refuses.
+func (v *View) SyncDir(string) error { return errReadOnly }
+
+// Lock refuses.
+func (v *View) Lock(string, string) (io.Closer, error) { return nil, errReadOnly }
+
+// IsAt refuses.
+func (v *View) IsAt(string, io.Closer) (bool, error) { return false, errReadOnly }
+
+// viewFile reads a version in windows that grow while it is read from front to back.
+type viewFile struct {
+	view    *View
+	version Version
+
+	mutex  sync.Mutex
+	window []byte
+	at     int64 // of the window
+}
+
+const (
+	windowFirst = 64 << 10
+	windowMost  = readBytes
+)
+
+func (f *viewFile) ReadAt(raw []byte, off int64) (int, error) {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	done := 0
+	for done < len(raw) {
+		at := off + int64(done)
+		if at >= f.version.Size {
+			return done, io.EOF
+		}
+		if at < f.at || at >= f.at+int64(len(f.window)) {
+			if err := f.load(at, len(raw)-done); err != nil {
+				return done, err
+			}
+		}
+		done += copy(raw[done:], f.window[at-f.at:])
+	}
+	return done, nil
+}
+
+// load fetches from a place on: twice as much as before when it goes on where that ended.
+func (f *viewFile) load(at int64, want int) error {
+	size := int64(windowFirst)
+	if len(f.window) > 0 && at == f.at+int64(len(f.window)) {
+		size = 2 * int64(len(f.window))
+	}
+	size = min(max(size, int64(want)), windowMost, f.version.Size-at)
+	window := make([]byte, size)
+	if err := f.view.bucket.readAt(f.view.ctx, f.version.Key, f.version.ID, window, at); err != nil {
+		f.window = nil
+		return err
+	}
+	f.window, f.at = window, at
+	return nil
+}
+
+func (f *viewFile) Size() (int64, error)               { return f.version.Size, nil }
+func (f *viewFile) Close() error                       { return nil }
+func (f *viewFile) WriteAt([]byte, int64) (int, error) { return 0, errReadOnly }
+func (f *viewFile) Truncate(int64) error               { return errReadOnly }
+func (f *viewFile) Allocate(int64) error               { return errReadOnly }
+func (f *viewFile) Zero(int64, int64) error            { return errReadOnly }
+func (f *viewFile) Sync() error                        { return errReadOnly }
+func (f *viewFile) SetReadOnly() error                 { return errReadOnly }
