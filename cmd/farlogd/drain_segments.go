@@ -27,7 +27,7 @@ func (r *drainRole) watchSegments(ctx context.Context) {
 			since := time.Now()
 			stream, err := worker.assignment.Stream, worker.checkSegments()
 			if err != nil && !errors.Is(err, store.ErrMissing) && !errors.Is(err, store.ErrClosed) {
-				if suppressed, isAllowed := limit.Allow(stream, since); isAllowed {
+				if suppressed, isAllowed := limit.Allow(r.store.Dir(), since); isAllowed {
 					r.logger.Warn("segments of the store could not be looked for, trying again", "stream", stream,
 						"error", oneLine(err), "not_logged", suppressed)
 				}

@@ -59,6 +59,7 @@ func scrapePage(t *testing.T, address string) string {
 // The disk below a ring answers writes with EIO: the writer on another host gets no acknowledgement, target, status and
 // metrics say why, and when the disk works again so does the stream. Nothing that was acknowledged is lost.
 func TestMedia_DiskOfTargetAnswersEIO(t *testing.T) {
+	testenv.SkipWhenShort(t)
 	dir := t.TempDir() // a disk, which has to be synced
 	cluster := testenv.PrepareRemoteCluster(t, dir, farHost, nil)
 	cluster.MetricsListen = "127.0.0.1:0"
