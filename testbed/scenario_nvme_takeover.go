@@ -233,7 +233,7 @@ func (s *nvmeRivals) overCut(ctx context.Context) (string, error) {
 	if err := former.Wait(ctx); err == nil {
 		return "", errors.New("the writer that was cut off ended as if nothing were")
 	}
-	return fmt.Sprintf("unknown after %s, connected anew", took.Round(time.Millisecond)), nil
+	return fmt.Sprintf("unknown after %s, connected again", took.Round(time.Millisecond)), nil
 }
 
 // waitDisconnected waits until the kernel has given a broken connection up.

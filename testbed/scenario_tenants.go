@@ -267,7 +267,7 @@ func (a *attacker) judge(ctx context.Context, before map[string]float64, count i
 		if again, err = a.sentAgain(ctx); err != nil || again == "" {
 			return "", fmt.Errorf("the victim lost its connection, and no request came twice: %w: %v", err, after)
 		}
-		again = fmt.Sprintf("; the victim came anew %.0f times, for the device had %s", lost, again)
+		again = fmt.Sprintf("; the victim came again %.0f times, for the device had %s", lost, again)
 	}
 	return fmt.Sprintf("%d WRITEs and READs of another tenant refused by the device and counted, %d of them while "+
 		"the victim appended%s", count, attacksBeside, again), nil

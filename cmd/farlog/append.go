@@ -296,7 +296,7 @@ func (f *feed) follow(ctx context.Context, env *environment, options appendOptio
 	}
 	f.reportClosed = func(epoch uint32) {
 		if err := reportClosed(context.WithoutCancel(ctx), env, client, options, epoch); err != nil {
-			f.talk.printf("the control plane could not be told that the writer of %s has closed: %s", options.stream,
+			f.talk.printf("the control plane was not informed that the writer of %s has closed: %s", options.stream,
 				oneLine(err))
 		}
 	}

@@ -46,7 +46,7 @@ func (f *routeFeed) reportLegsClosed() {
 		options := f.options
 		options.stream = leg.Name
 		if err := reportClosed(context.Background(), f.env, f.client, options, leg.Options.Epoch); err != nil {
-			f.talk.printf("the control plane was not told that writer %s has closed: %s", leg.Name, oneLine(err))
+			f.talk.printf("the control plane was not informed that writer %s has closed: %s", leg.Name, oneLine(err))
 		}
 	}
 	f.legs = nil

@@ -203,7 +203,7 @@ func printProblems(env *environment, path string, file *fabricFile, undone strin
 	}
 	things := counted(uint64(count), "problem", "problems")
 	if len(told) < count {
-		things += fmt.Sprintf(" of which %d are told", len(told))
+		things += fmt.Sprintf(" of which %d are shown", len(told))
 	}
 	return usageErrorf("%s: %s, nothing is %s", path, things, undone)
 }

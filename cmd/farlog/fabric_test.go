@@ -267,7 +267,7 @@ func TestTellProblems_MoreThanAnybodyReads(t *testing.T) {
 	}
 	stdout, stderr := new(strings.Builder), new(strings.Builder)
 	err := printProblems(&environment{stdout: stdout, stderr: stderr, output: "json"}, "f.yaml", file, "changed")
-	if err == nil || err.Error() != "f.yaml: 10000 problems of which 100 are told, nothing is changed" {
+	if err == nil || err.Error() != "f.yaml: 10000 problems of which 100 are shown, nothing is changed" {
 		t.Error(err)
 	}
 	lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")

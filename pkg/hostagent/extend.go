@@ -91,7 +91,7 @@ func (s *Server) extend(ctx context.Context, p peer, asked request) (*reply, err
 // another.
 func (s *Server) close(ctx context.Context, p peer, request ExtendRequest) {
 	if _, _, err := s.writers.Extend(ctx, request); err != nil {
-		s.logOf(p, slog.LevelInfo, "a writer has ended, and the control plane could not be told", "stream",
+		s.logOf(p, slog.LevelInfo, "a writer has ended, and the control plane could not be informed", "stream",
 			request.Stream, "epoch", request.Epoch, "error", err)
 		return
 	}

@@ -313,7 +313,7 @@ func TestAnchor_ManifestSignedAgain(t *testing.T) {
 	}
 }
 
-// A store that was made anew has streams of the same names. Its own signatures are sound.
+// A store that was made again has streams of the same names. Its own signatures are sound.
 func TestAnchor_StoresSwapped(t *testing.T) {
 	one, other := newAnchored(t), newAnchored(t)
 	last := len(one.anchors) - 1

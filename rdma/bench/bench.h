@@ -57,7 +57,7 @@ struct bench_ring {
 	uint8_t *buf;
 };
 
-/* bench_ring_open -- make it anew and open it; flush forced, level as tmpfs gives it. Exits on an error: a benchmark
+/* bench_ring_open -- make it again and open it; flush forced, level as tmpfs gives it. Exits on an error: a benchmark
  * has nobody to return it to. is_open: with a writer and a drain. */
 void bench_ring_make(struct bench_ring *ring, const char *name, uint64_t size_bytes);
 void bench_ring_open(struct bench_ring *ring);

@@ -42,6 +42,6 @@ func runDrain(uri string, own held, dir string) error {
 		if ctx.Err() != nil || !errors.Is(err, farlog.ErrIO) {
 			return err
 		}
-		fmt.Fprintf(os.Stderr, "opens the ring anew: %v\n", err)
+		fmt.Fprintf(os.Stderr, "opens the ring again: %v\n", err)
 	}
 }

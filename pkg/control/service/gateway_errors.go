@@ -50,7 +50,7 @@ func writeHTTPError(response http.ResponseWriter, err error) {
 	}
 	text, err := protojson.MarshalOptions{UseProtoNames: true, EmitUnpopulated: true}.Marshal(told)
 	if err != nil { // a detail of a kind that is not known here
-		code, text = http.StatusInternalServerError, []byte(`{"code":13,"message":"the error cannot be told"}`)
+		code, text = http.StatusInternalServerError, []byte(`{"code":13,"message":"the error cannot be encoded"}`)
 	}
 	response.Header().Set("Content-Type", "application/json")
 	response.WriteHeader(code)

@@ -39,8 +39,8 @@ static int read_status(struct farlog_consumer *consumer, struct farlog_ring_stat
 	return FARLOG_OK;
 }
 
-/* check_ring -- without a store nothing tells one ring's lsns from another's: what was formatted anew is no longer what
- * it began with. Of several members any may have been replaced; what they have in common is the salt. */
+/* check_ring -- without a store nothing tells one ring's lsns from another's: what was formatted again is no longer
+ * what it began with. Of several members any may have been replaced; what they have in common is the salt. */
 static int check_ring(struct farlog_consumer *consumer, const uint8_t uuid[16], uint64_t salt)
 {
 	bool are_members = farlog_reader_members(consumer->reader, NULL, 0) > 1;
@@ -56,7 +56,7 @@ static int check_ring(struct farlog_consumer *consumer, const uint8_t uuid[16], 
 		return FARLOG_OK;
 	return error_set(&consumer->trouble, FARLOG_NOT_A_RING, 0,
 		"ring \"%s\" is another one than this consumer began with (its uuid begins %02x%02x%02x%02x, expected "
-		"%02x%02x%02x%02x): it was formatted anew, and what was not read of the former one is gone; "
+		"%02x%02x%02x%02x): it was formatted again, and what was not read of the former one is gone; "
 		"open another consumer",
 		consumer->ring_uri, uuid[0], uuid[1], uuid[2], uuid[3], consumer->ring_uuid[0], consumer->ring_uuid[1],
 		consumer->ring_uuid[2], consumer->ring_uuid[3]);
@@ -109,7 +109,7 @@ int consumer_open_history(struct farlog_consumer *consumer, const struct farlog_
 }
 
 /* is_ring_of -- of a stream with several rings another one may be the first by now than when the store began it: all of
- * them have its salt, and a stream that is created anew has another one. */
+ * them have its salt, and a stream that is created again has another one. */
 static bool is_ring_of(const struct store_segment *segment, const struct farlog_consumer *consumer,
 	const struct farlog_ring_status *status)
 {

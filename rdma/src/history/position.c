@@ -123,7 +123,7 @@ static int parse(struct position *position, const char *text, const char *name, 
 
 	if (strncmp(text, stream_field, strlen(stream_field)) != 0)
 		return error_set(error, FARLOG_INVALID, 0,
-			"position \"%s\" cannot be read: expected \"farlog-position\" version 1; remove it to begin anew",
+			"position \"%s\" cannot be read: expected \"farlog-position\" version 1; remove it to begin again",
 			position->path);
 	if (strncmp(text, expected, head_len) != 0)
 		return error_set(error, FARLOG_INVALID, 0, "consumer \"%s\" is of another stream than %s: give another name",
@@ -137,7 +137,7 @@ static int parse(struct position *position, const char *text, const char *name, 
 	return position->is_there ?
 		FARLOG_OK :
 		error_set(error, FARLOG_INVALID, 0,
-			"position \"%s\" cannot be read: it is cut or was changed; remove it to begin anew", position->path);
+			"position \"%s\" cannot be read: it is cut or was changed; remove it to begin again", position->path);
 }
 
 static int load(struct position *position, const char *name, struct farlog_error *error)

@@ -375,7 +375,7 @@ static int check_end(struct store_reader *reader, const char *why, bool *is_agai
 		expected = "its mark says that it was synced up to";
 	}
 	if (result == FARLOG_NOT_FOUND)
-		return FARLOG_OK; /* it is just being begun anew */
+		return FARLOG_OK; /* it is just being begun again */
 	if (result != FARLOG_OK || reader->scan.off >= used_bytes)
 		return result;
 	if (reader->is_rechecked)

@@ -149,7 +149,7 @@ int store_scan_next(struct store_scan *scan, struct store_record *record, const 
 	*why = "a record that is cut";
 	if (scan->len < record->stored_len)
 		return FARLOG_NOT_YET;
-	/* What fill read anew may be newer than the header that was looked at. */
+	/* What fill read again may be newer than the header that was looked at. */
 	record->raw = scan->buf + scan->at;
 	if (memcmp(record->raw, &record->header, sizeof(record->header)) != 0)
 		return FARLOG_NOT_YET;

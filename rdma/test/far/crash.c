@@ -168,7 +168,7 @@ static const char *drain(farlog_reader *reader)
 	return NULL;
 }
 
-/* The power is off now and then, and a reader's handle dies with it: it is opened anew. */
+/* The power is off now and then, and a reader's handle dies with it: it is opened again. */
 static const char *drain_some(void)
 {
 	struct farlog_reader_config config = {.is_drain = 1};

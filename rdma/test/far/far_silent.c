@@ -62,7 +62,7 @@ static void come_to_the_place(struct silent *silent, const struct farlog_positio
 	CHECK(silent_counters(silent)->demotion_count == 1); /* it is late for the same thing as before */
 }
 
-/* await_refusals -- the target has been asked again and again to let the writer in anew. */
+/* await_refusals -- the target has been asked again and again to let the writer in again. */
 static void await_refusals(struct silent *silent)
 {
 	uint64_t until_ns = clock_after_ns(LONG_NS);
@@ -88,7 +88,7 @@ static bool await_landing(const struct silent *silent, const struct farlog_posit
 }
 
 /* What a silent member was sent keeps its place in the writer's copy until the connection is down, and the target lets
- * this writer in anew only when nothing of the former connection can land there any more: until then it does land, and
+ * this writer in again only when nothing of the former connection can land there any more: until then it does land, and
  * the member is none. */
 static void unconfirmed(void)
 {

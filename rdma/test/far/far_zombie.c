@@ -179,9 +179,9 @@ done:
 	bed_free(&bed);
 }
 
-/* A ring that is formatted anew under its target is another one: who wrote to the one before does not come back to it,
+/* A ring that is formatted again under its target is another one: who wrote to the one before does not come back to it,
  * and nobody is let in until the target has been told to serve it. */
-void test_formatted_anew(void)
+void test_formatted_again(void)
 {
 	struct farlog_ring_config config = {
 		.size_bytes = RING_BYTES, .record_len_max = 8192, .is_forced = 1, .stream_name = "far"};

@@ -207,7 +207,7 @@ static unsigned find_new(void)
 }
 
 /* is_first_cut -- the first opening ended before enough members knew its epoch, and none has come to its end since: who
- * are blank cannot be told from rings that were formatted anew, so that nobody but an operator opens the stream
+ * are blank cannot be told from rings that were formatted again, so that nobody but an operator opens the stream
  * (docs/explanation/members.md). Where none knows an epoch, that is again a first opening, which nothing hinders. */
 static bool is_first_cut(unsigned new_ones)
 {

@@ -11,7 +11,7 @@
 #include "region/superblock.h"
 
 #define LOOK_NS 25000000u     /* a little longer than a reader waits before it looks at all members again */
-#define REOPEN_NS 2600000000u /* and before it opens one anew, and looks whether it is open */
+#define REOPEN_NS 2600000000u /* and before it opens one again, and looks whether it is open */
 #define TURNS_OF_ALL 400u
 
 /* take_time -- of the drain's host: time is played by the thread, which is on one host at a time. */

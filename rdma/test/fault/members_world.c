@@ -75,7 +75,7 @@ static void replace(unsigned i)
 	farlog_fault_call(world.names[i], UINT64_MAX, NULL, NULL);
 	farlog_fault_set_slowness(world.names[i], 0);
 	if (farlog_ring_format(world.uris[i], &world.config, NULL) != FARLOG_OK)
-		FAIL("format %s anew", world.uris[i]);
+		FAIL("format %s again", world.uris[i]);
 	/* who makes a ring for a stream lets none of before into it: these have the uuid of the one that is lost, and would
 	 * not take this one */
 	if (world.granted > 0)

@@ -54,7 +54,7 @@ struct members_world {
 	char uri[512];
 	bool is_away[MEMBER_COUNT_MAX];
 	bool is_remote[MEMBER_COUNT_MAX];
-	bool is_replaced; /* one of them has been lost, and made anew in its place */
+	bool is_replaced; /* one of them has been lost, and made again in its place */
 	unsigned replaced;
 	bool is_swapping; /* rings are put in the place of others */
 	unsigned swap_count;

@@ -336,7 +336,7 @@ static void consume__named_goes_on_where_it_committed(void **state)
 	assert_string_equal(text, expected);
 	assert_int_equal(ftruncate(fileno(file), 90), 0);
 	fclose(file);
-	assert_int_equal(site_refuse(&config, "remove it to begin anew"), FARLOG_INVALID);
+	assert_int_equal(site_refuse(&config, "remove it to begin again"), FARLOG_INVALID);
 	site_close(&site);
 }
 

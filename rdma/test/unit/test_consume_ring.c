@@ -58,8 +58,8 @@ static void consume__undone_records_are_replaced(void **state)
 	}
 }
 
-/* The ring is formatted anew: lsn and epoch begin again in another generation, and the consumer goes on there. */
-static void consume__ring_formatted_anew_is_another_generation(void **state)
+/* The ring is formatted again: lsn and epoch begin again in another generation, and the consumer goes on there. */
+static void consume__ring_formatted_again_is_another_generation(void **state)
 {
 	struct farlog_ring_config config = {
 		.size_bytes = RING_SIZE, .record_len_max = 4096, .is_forced = 1, .stream_name = SEGMENTS_STREAM};
@@ -136,7 +136,7 @@ static void consume__first_member_was_replaced(void **state)
 
 /* Without a store nothing tells the lsns of one ring from those of the next: that it is another one is said, whether
  * the consumer is at it or comes back to it. */
-static void consume__ring_formatted_anew_without_a_store(void **state)
+static void consume__ring_formatted_again_without_a_store(void **state)
 {
 	struct farlog_ring_config config = {
 		.size_bytes = RING_SIZE, .record_len_max = 4096, .is_forced = 1, .stream_name = SEGMENTS_STREAM};
@@ -155,7 +155,7 @@ static void consume__ring_formatted_anew_without_a_store(void **state)
 	assert_int_equal(farlog_ring_format(site.uri, &config, NULL), FARLOG_OK);
 	for (unsigned n = 0; n < 3; n++) {
 		assert_int_equal(farlog_consumer_next(consumer, 0, &item), FARLOG_NOT_A_RING);
-		assert_non_null(strstr(farlog_consumer_trouble(consumer), "it was formatted anew"));
+		assert_non_null(strstr(farlog_consumer_trouble(consumer), "it was formatted again"));
 		if (n == 0)
 			site_reopen_writer(&site); /* who has records that it might take for its own */
 		if (n == 1)
@@ -167,8 +167,8 @@ static void consume__ring_formatted_anew_without_a_store(void **state)
 
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(consume__undone_records_are_replaced),
-	cmocka_unit_test(consume__ring_formatted_anew_is_another_generation),
+	cmocka_unit_test(consume__ring_formatted_again_is_another_generation),
 	cmocka_unit_test(consume__first_member_was_replaced),
-	cmocka_unit_test(consume__ring_formatted_anew_without_a_store),
+	cmocka_unit_test(consume__ring_formatted_again_without_a_store),
 };
 RUN_GROUP(consume_ring, tests)

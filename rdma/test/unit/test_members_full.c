@@ -16,7 +16,7 @@
 #define WHOLE "members:2 fault:full-1 fault:full-2 fault:full-3"
 #define EPOCH_LEN 128u        /* of an EPOCH record */
 #define LOOK_NS 25000000u     /* a little longer than a reader waits before it looks at all members again */
-#define REOPEN_NS 2600000000u /* and before it opens one anew */
+#define REOPEN_NS 2600000000u /* and before it opens one again */
 #define TURNS 40u
 
 static const char *const names[COUNT] = {"full-1", "full-2", "full-3"};

@@ -74,7 +74,7 @@ public final class Position {
     }
 
     /**
-     * Takes over what another one says, so that it can be asked about when that is filled anew.
+     * Takes over what another one says, so that it can be asked about when that is filled again.
      *
      * @param other stays as it is
      */

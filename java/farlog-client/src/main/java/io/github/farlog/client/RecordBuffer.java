@@ -69,7 +69,7 @@ public final class RecordBuffer {
     }
 
     /**
-     * The payload: the bytes up to the position. Put them behind what is there; to begin anew, {@link #clear}.
+     * The payload: the bytes up to the position. Put them behind what is there; to begin again, {@link #clear}.
      *
      * @return direct; another one after {@link #grow}
      */

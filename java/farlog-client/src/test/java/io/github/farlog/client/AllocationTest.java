@@ -21,8 +21,8 @@ class AllocationTest {
     private static final int WARM_UP = 100_000;
     private static final int CHUNK = 50_000;
     /**
-     * Where compiling takes longer than the warm-up, a frame that is compiled anew makes, once, the objects it had done
-     * without.
+     * Where compiling takes longer than the warm-up, a frame that is compiled again makes, once, the objects it had
+     * done without.
      */
     private static final int ROUNDS = 100;
     private static final int LAST_ROUNDS = 3;

@@ -151,7 +151,7 @@ final class Fabric implements AutoCloseable {
         return "farlog://" + name + "?agent=" + socket();
     }
 
-    /** Declares a stream anew. */
+    /** Declares a stream again. */
     void change(final String name, final String size, final String level, final String policy) throws Exception {
         final Path file = folder.resolve("fabric.yaml");
         Files.writeString(file,

@@ -234,7 +234,7 @@ final class FarlogManager extends AbstractManager {
      * What became of a record whose acknowledgement did not come. Blocks up to the deadline.
      *
      * @param writer that was given the record
-     * @param position that came with UNKNOWN; it is filled anew
+     * @param position that came with UNKNOWN; it is filled again
      * @return OK: this very record is at the writer's level. UNKNOWN: anything else, a writer that was closed since as
      * well
      */

@@ -302,7 +302,7 @@ class PolicyTest {
             final var refused = assertThrows(FarlogLoggingException.class, () -> logger.info("fenced"));
             assertEquals(Result.FENCED, refused.result());
             assertFalse(ring.texts().contains("fenced"));
-            // Started anew, it takes the next epoch.
+            // Started again, it takes the next epoch.
             Contexts.reconfigure(context, Contexts.farlog(ring, "policy='failStop'", ""));
             logger.info("after");
             assertEquals(List.of("before", "after"), ring.texts());

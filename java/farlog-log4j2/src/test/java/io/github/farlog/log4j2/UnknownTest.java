@@ -75,8 +75,8 @@ class UnknownTest {
     }
 
     /**
-     * The ring is replaced and opened anew between UNKNOWN and the question: there is another record at the same place,
-     * of the same epoch.
+     * The ring is replaced and opened again between UNKNOWN and the question: there is another record at the same
+     * place, of the same epoch.
      */
     @Test
     void shouldAskTheWriterThatWasGivenTheRecordWhenAnotherIsOpen() throws Exception {

@@ -309,7 +309,7 @@ final class Target implements TargetMXBean {
     /**
      * The deadline has passed and the record may or may not be there: asks once more, the writer that was given it.
      *
-     * @param position that came with UNKNOWN; it is filled anew
+     * @param position that came with UNKNOWN; it is filled again
      * @return OK: this very record is at the level. UNKNOWN: anything else
      */
     static Result resolve(final RecordSink current, final Position position, final long deadlineNanos) {

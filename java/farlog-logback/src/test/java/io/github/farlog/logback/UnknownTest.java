@@ -87,7 +87,7 @@ class UnknownTest {
     }
 
     /**
-     * The ring is made and opened anew between UNKNOWN and the question: there is another record at the same place, of
+     * The ring is made and opened again between UNKNOWN and the question: there is another record at the same place, of
      * the same epoch.
      */
     @Test
@@ -162,7 +162,7 @@ class UnknownTest {
             Files.delete(folder.resolve("ring"));
             format();
             target.suspend(true);
-            assertSame(target, Target.acquire(uri(), wanted)); // opens it anew
+            assertSame(target, Target.acquire(uri(), wanted)); // opens it again
             target.suspend(false);
             target.release();
             final Scratch other = new Scratch();

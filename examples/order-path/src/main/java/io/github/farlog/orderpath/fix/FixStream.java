@@ -36,7 +36,7 @@ public final class FixStream implements MessageStoreFactory, AutoCloseable {
      *
      * @param history what was drained from the ring and is in the store
      * @throws IllegalStateException when records were drained and the history lacks them: sequence numbers would begin
-     * anew unseen
+     * again unseen
      */
     public FixStream(final FarlogStream stream, final History history) throws FarlogException {
         writer = SharedWriter.open(stream.uri(), stream.writerOptions("fix"));

@@ -50,7 +50,7 @@ final class SessionState {
         return "sender=" + nextSender + " target=" + nextTarget + " created=" + created.toEpochMilli();
     }
 
-    /** Takes over what {@link #write} wrote. Another time of creation means that the session began anew. */
+    /** Takes over what {@link #write} wrote. Another time of creation means that the session began again. */
     void apply(final String text) {
         final Instant newCreated = Instant.ofEpochMilli(Long.parseLong(number(text, "created=")));
         if (isRecorded && !newCreated.equals(created)) {

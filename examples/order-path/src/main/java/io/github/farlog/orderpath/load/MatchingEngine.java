@@ -24,7 +24,7 @@ final class MatchingEngine implements EventHandler<Command> {
     private final RingBuffer<Report> reports;
     private final Histogram processNs = Latencies.histogram();
     private final long measuredFromNs;
-    private final Reports out = this::giveOut; // made once: a method reference made anew allocates
+    private final Reports out = this::giveOut; // made once: a method reference made again allocates
     private volatile boolean isStopped; // set by the pair, read by the engine
 
     /** @param measuredFromNs what is taken up earlier is warm-up */
