@@ -23,9 +23,9 @@ const (
 )
 
 func newRingCommand(env *environment) *cobra.Command {
-	return newGroup("ring", "Format, show, fence, drain, list and remove rings, without the control plane",
-		newRingFormatCommand(env), newRingShowCommand(env), newRingFenceCommand(env),
-		newRingCutCommand(env), newRingDrainCommand(env), newRingListCommand(env), newRingRemoveCommand(env))
+	return newGroup("ring", "Format, show, fence, drain, salvage, list and remove rings, without the control plane",
+		newRingFormatCommand(env), newRingShowCommand(env), newRingFenceCommand(env), newRingCutCommand(env),
+		newRingDrainCommand(env), newRingSalvageCommand(env), newRingListCommand(env), newRingRemoveCommand(env))
 }
 
 func newRingFormatCommand(env *environment) *cobra.Command {

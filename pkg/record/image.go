@@ -166,6 +166,46 @@ func (w *Walker) end() error {
 	return io.EOF
 }
 
+// Skip goes over damage: from where the walk has ended to the next record that lies where its lsn says, and that may
+// follow: its seq and its epoch are no lower, and what is missing between has room. Next gives that record; its header
+// is found. isFound is false when there is none in the ring; then the walk stays where it was.
+func (w *Walker) Skip() (found Header, isFound bool, err error) {
+	from, reason := w.cursor, w.reason
+	align := uint64(w.im.Superblock.Align)
+	for lsn := from.LSN + align; lsn-w.start < w.im.Superblock.Capacity; lsn += align {
+		w.cursor.LSN, w.chunk = lsn, w.chunk[min(align, uint64(len(w.chunk))):]
+		if err := w.fill(HeaderLen, w.im.Superblock.Capacity-lsn%w.im.Superblock.Capacity); err != nil {
+			return Header{}, false, err
+		}
+		header, err := ParseHeader(w.chunk)
+		if err != nil || header.LSN != lsn || header.Epoch < from.Epoch || header.Seq < from.Seq ||
+			(lsn-from.LSN)/Extent(uint32(align), 0, 0) < header.Seq-from.Seq {
+			continue
+		}
+		w.cursor.Seq, w.cursor.Epoch = header.Seq, header.Epoch
+		_, err = w.decode()
+		var read *readError
+		if errors.As(err, &read) {
+			return Header{}, false, err
+		}
+		if err == nil {
+			w.reason = nil
+			return header, true, nil
+		}
+	}
+	w.cursor, w.chunk, w.reason = from, nil, reason
+	return Header{}, false, nil
+}
+
+// Peek gives the header where the walk stands, whatever else is wrong with the record.
+func (w *Walker) Peek() (Header, error) {
+	capacity := w.im.Superblock.Capacity
+	if err := w.fill(HeaderLen, capacity-w.cursor.LSN%capacity); err != nil {
+		return Header{}, err
+	}
+	return ParseHeader(w.chunk)
+}
+
 type readError struct{ err error }
 
 func (e *readError) Error() string { return "read ring: " + e.err.Error() }

@@ -82,7 +82,8 @@ func (s *Store) Salvage(ctx context.Context, dir string, options Options, how Sa
 	var reports []SalvageReport
 	for _, stream := range streams {
 		one := &salvager{
-			ctx: ctx, from: s, into: into, how: how, report: SalvageReport{Stream: stream, Gaps: []SalvageGap{}},
+			ctx: ctx, from: s, into: into, how: how, of: "store " + s.uuid.String(),
+			report: SalvageReport{Stream: stream, Gaps: []SalvageGap{}},
 		}
 		if err := one.run(); err != nil {
 			return reports, fmt.Errorf("salvage stream %s: %w", stream, err)

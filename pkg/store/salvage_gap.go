@@ -20,8 +20,7 @@ func (v *salvager) resync(f found, scan *scanner) (isFound bool, err error) {
 			if v.at.isBegun && rec.LSN < v.at.LSN {
 				return true, nil
 			}
-			isEpochLost := v.at.isBegun && rec.Epoch > v.at.Epoch && rec.Flags&(record.FlagEpoch|record.FlagPad) == 0
-			return true, v.fill(rec.LSN, rec.Seq, rec.Epoch, isEpochLost)
+			return true, v.fill(rec.LSN, rec.Seq, rec.Epoch, v.isEpochLost(rec.Header))
 		case err != nil && len(scan.chunk) == 0:
 			return false, nil // the end of the file
 		}
@@ -32,6 +31,11 @@ func (v *salvager) resync(f found, scan *scanner) (isFound bool, err error) {
 			scan.forget()
 		}
 	}
+}
+
+// isEpochLost reports whether the record that began the epoch of the next one is among what is missing.
+func (v *salvager) isEpochLost(next record.Header) bool {
+	return v.at.isBegun && next.Epoch > v.at.Epoch && next.Flags&(record.FlagEpoch|record.FlagPad) == 0
 }
 
 // mayFollow reports whether a record can be the next one behind damage that begins some bytes before it in the file.
@@ -85,8 +89,8 @@ func (v *salvager) fill(lsn, seq uint64, epoch uint32, isEpochLost bool) error {
 		Segment: v.damage.segment, Offset: v.damage.offset, LSN: v.at.LSN, NextLSN: lsn, Records: count,
 		Cause: v.damage.cause,
 	})
-	text := fmt.Sprintf("%s, offset %d: %s; lsn %d to %d of store %s, salvaged by %s: %s", v.damage.segment,
-		v.damage.offset, v.damage.cause, v.at.LSN, lsn, v.from.uuid, v.how.By, v.how.Why)
+	text := fmt.Sprintf("%s, offset %d: %s; lsn %d to %d of %s, salvaged by %s: %s", v.damage.segment,
+		v.damage.offset, v.damage.cause, v.at.LSN, lsn, v.of, v.how.By, v.how.Why)
 	spare := left - count*v.gapLen()
 	for ; count > 0; count-- {
 		h := record.Header{Flags: record.FlagGap, Epoch: v.at.Epoch}

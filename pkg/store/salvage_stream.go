@@ -17,6 +17,7 @@ type salvager struct {
 	into   *Store
 	how    SalvageOptions
 	dir    streamDir
+	of     string // what is salvaged
 	report SalvageReport
 
 	done   map[string]bool // rings that an attempt before has copied
