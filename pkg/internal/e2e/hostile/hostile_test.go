@@ -30,6 +30,7 @@ func TestHostile(t *testing.T) {
 	w.attack("silent connections to the target", silentConnections)
 	w.attack("garbage to every port", garbage)
 	w.attack("forged records in one's own ring", forgedRecords)
+	w.attack("bad writes to one's own ring", badWrites)
 	w.finish()
 	changedSegment(w)
 }
@@ -170,6 +171,47 @@ func forgedRecords(w *world) {
 		if strings.Contains(dump, text) != want {
 			w.Errorf("%q is in the store: %v, expected %v: %s", text, !want, want, dump)
 		}
+	}
+}
+
+// Bytes that mallory writes over a record of his that was acknowledged and is not stored yet: his drain is blocked
+// before it, and log, status and metrics say at which LSN and what to do; the drain of others goes on.
+func badWrites(w *world) {
+	const name = "mallory/bad"
+	w.cluster.CreateStream(name, "--size", "1MiB", "--record-len-max", "64KiB", "--level", "visible")
+	writer := w.open(name)
+	defer writer.Close()
+	w.cluster.Drain.Pause()
+	for _, text := range []string{"honest", "overwritten" + strings.Repeat("x", 200), "behind"} {
+		if _, err := writer.Append(farlog.Entry{Data: []byte(text)}, appendDeadline); err != nil {
+			w.Error(err)
+		}
+	}
+	ring := filepath.Join(w.path("target", "rings"), strings.ReplaceAll(name, "/", "%2F")+".ring")
+	raw, err := os.ReadFile(ring)
+	w.must(err)
+	file, err := os.OpenFile(ring, os.O_WRONLY, 0)
+	w.must(err)
+	_, err = file.WriteAt(bytes.Repeat([]byte{0xbd}, 64), int64(bytes.Index(raw, []byte("overwritten"))))
+	w.must(err)
+	w.must(file.Close())
+	w.cluster.Drain.Signal(syscall.SIGCONT)
+	testenv.Until(w.T, "the metrics have the gap", func() (bool, error) {
+		return strings.Contains(w.scrape("drain"), `farlog_drain_gap{stream="`+name+`"} 1`), nil
+	})
+	const text = "is unreadable although it was acknowledged"
+	testenv.Until(w.T, "the status shows it", func() (bool, error) {
+		shown, _, code := testenv.Run(w.T, "farlog", "status", name, "--output", "json", "--control",
+			w.cluster.ControlAddress)
+		return code != 0 && strings.Contains(shown, text), nil
+	})
+	if log := w.cluster.Drain.Log(); !strings.Contains(log, "level=ERROR") || !strings.Contains(log, text) ||
+		!strings.Contains(log, "stream="+name) || !strings.Contains(log, "the record at lsn ") {
+		w.Errorf("the drain's log: %s", log)
+	}
+	if dump := testenv.MustRun(w.T, "farlog", "dump", w.cluster.StoreDir, "--stream", name); strings.Contains(dump,
+		"behind") || !strings.Contains(dump, "honest") {
+		w.Errorf("the store has: %s", dump)
 	}
 }
 
