@@ -87,6 +87,7 @@ type Target struct {
 	provided map[string][]byte
 
 	flushes     flushes     // of the goroutine that looks
+	denials     denials     // of the same
 	isConnected atomic.Bool // the last report reached the control plane
 
 	now    func() time.Time
@@ -243,6 +244,7 @@ func (t *Target) observe() {
 		}
 		t.remote.describe(ring.State)
 		t.flushes.describe(ring.State, t.remote.flushCounters(ring.State.Stream), t.config.Logger)
+		t.denials.logNew(ring.State.Stream, ring.State.Uri, t.remote.counters(ring.State.Stream), t.config.Logger)
 		seen = append(seen, ring)
 	}
 	for _, path := range t.found() {
