@@ -431,7 +431,7 @@ static const struct {
 	{"carried", test_carried},
 	{"stub", test_stub},
 	{"route", test_route},
-	{"formatted_anew", test_formatted_anew},
+	{"formatted_again", test_formatted_again},
 	{"slow_member", test_slow_member},
 	{"fenced_members", test_fenced_members},
 	{"fenced_under_way", test_fenced_under_way},
