@@ -170,6 +170,9 @@ func (b *Bucket) head(ctx context.Context, key, id string) (Version, error) {
 		if err != nil {
 			return Version{}, err
 		}
+		if err := checkClock(info.Headers.Get("Date"), time.Now()); err != nil {
+			return Version{}, err
+		}
 		v := Version{
 			Key: key, ID: info.VersionID, Size: info.Size, ModifiedAt: info.LastModified, IsMarker: info.IsDeleteMarker,
 			Mode: info.Metadata.Get("X-Amz-Object-Lock-Mode"), Metadata: map[string]string{},
@@ -186,6 +189,19 @@ func (b *Bucket) head(ctx context.Context, key, id string) (Version, error) {
 		v.RetainUntil, err = time.Parse(time.RFC3339, until)
 		return v, err
 	})
+}
+
+// checkClock compares the clocks of the storage and of this host: by the one a lock ends, by the other its end is set.
+func checkClock(date string, now time.Time) error {
+	there, err := http.ParseTime(date)
+	if err != nil {
+		return fmt.Errorf("%w: the storage says %q, expected the time", ErrClock, date)
+	}
+	if skew := now.Sub(there); skew.Abs() > clockSkewMax {
+		return fmt.Errorf("%w: it is %s here and %s there, expected less than %s between them: mend the clock that is "+
+			"wrong", ErrClock, now.UTC().Format(time.RFC3339), there.UTC().Format(time.RFC3339), clockSkewMax)
+	}
+	return nil
 }
 
 // retention asks for that of a version by the call that is for it; "" = it has none. The client's own function refuses

@@ -101,6 +101,32 @@ func TestClaim_PrefixOfAnotherStore(t *testing.T) {
 	}
 }
 
+// TestClaim_ClocksThatDifferAreNamed: the storage says that it is another time.
+func TestClaim_ClocksThatDifferAreNamed(t *testing.T) {
+	s := newSite(t)
+	for _, off := range []time.Duration{-10 * time.Minute, 10 * time.Minute} {
+		b, err := Open(Options{
+			Location: s.bucket.Location, Credentials: s3test.Credentials(), Transport: otherTime{off},
+		})
+		s.must(err)
+		if err := NewWriter(s.store, b, s.keep).Claim(t.Context()); !errors.Is(err, ErrClock) ||
+			!strings.Contains(err.Error(), "mend the clock") {
+			t.Errorf("%s off: error %v", off, err)
+		}
+	}
+}
+
+// otherTime is a storage whose clock is off.
+type otherTime struct{ off time.Duration }
+
+func (o otherTime) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := http.DefaultTransport.RoundTrip(request)
+	if err == nil {
+		response.Header.Set("Date", time.Now().Add(o.off).UTC().Format(http.TimeFormat))
+	}
+	return response, err
+}
+
 func TestParseLocation_RefusesWhatIsNone(t *testing.T) {
 	for _, one := range [][3]string{
 		{"bucket/prefix", "https://host", "r"},
