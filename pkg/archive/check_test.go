@@ -127,6 +127,38 @@ func (o otherTime) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, err
 }
 
+// TestClaim_StorageThatDoesNotKeepIsRefused: what a probe refuses gets nothing of the store.
+func TestClaim_StorageThatDoesNotKeepIsRefused(t *testing.T) {
+	s := newSite(t)
+	b, err := Open(Options{
+		Location: s.bucket.Location, Credentials: s3test.Credentials(), Transport: acceptsRetention{},
+	})
+	s.must(err)
+	if err := NewWriter(s.store, b, s.keep).Claim(t.Context()); !errors.Is(err, ErrRefused) {
+		t.Errorf("error %v, expected that the storage is refused", err)
+	}
+	err = s.bucket.list(t.Context(), s.bucket.under(), func(v Version) error {
+		if !strings.HasPrefix(v.Key, s.bucket.key(probePrefix)) {
+			t.Errorf("%s was put", v.Key)
+		}
+		return nil
+	})
+	s.must(err)
+}
+
+// acceptsRetention is a storage that says yes to every change of a lock.
+type acceptsRetention struct{}
+
+func (acceptsRetention) RoundTrip(request *http.Request) (*http.Response, error) {
+	if request.Method != http.MethodPut || !request.URL.Query().Has("retention") {
+		return http.DefaultTransport.RoundTrip(request)
+	}
+	return &http.Response{
+		StatusCode: http.StatusOK, Status: "200 OK", Header: http.Header{}, Request: request, Body: http.NoBody,
+		ProtoMajor: 1, ProtoMinor: 1,
+	}, nil
+}
+
 func TestParseLocation_RefusesWhatIsNone(t *testing.T) {
 	for _, one := range [][3]string{
 		{"bucket/prefix", "https://host", "r"},
