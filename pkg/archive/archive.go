@@ -30,6 +30,10 @@ const (
 // smallMax is the size of what is read at once: manifests, base manifests, identities.
 const smallMax = 64 << 20
 
+// identityAhead is how much longer than a segment of now the identity of a store is locked: so often the locks are
+// extended.
+const identityAhead = 48 * time.Hour
+
 // Writer puts the files of one store into its archive. One goroutine a stream.
 type Writer struct {
 	store  *store.Store
@@ -39,8 +43,9 @@ type Writer struct {
 	// wrote is told of each object that is in the bucket.
 	wrote func(stream string, v Version)
 
-	mutex    sync.Mutex
-	keyFiles int // of the store that the archive has
+	mutex         sync.Mutex
+	identityFiles int       // of the store that the archive has
+	identityUntil time.Time // until when they are locked
 }
 
 // NewWriter makes a Writer; Claim comes first.
@@ -70,27 +75,26 @@ func (w *Writer) Claim(ctx context.Context) error {
 		return fmt.Errorf("%w: %s is the archive of store %s, this is %s (%s): give this store another prefix",
 			ErrOtherStore, w.bucket.Location, identity.StoreUUID, w.store.UUID(), w.store.Dir())
 	}
-	if _, err := w.putFile(ctx, store.PublicKeyFile, w.keep.After(w.now())); err != nil {
-		return err
-	}
-	if err := w.putKeys(ctx); err != nil {
-		return err
-	}
-	_, err = w.putFile(ctx, store.IdentityFile, w.keep.After(w.now()))
-	return err
+	return w.putIdentity(ctx, w.keep.After(w.now()))
 }
 
-// putKeys puts the statements of the keys that the store has and the archive has not got from this process.
-func (w *Writer) putKeys(ctx context.Context) error {
+// putIdentity puts what every segment is read with: the store's identity, last, and its keys. They are locked longer
+// than any segment: when one is to be locked beyond them, or the store has another key, they are put again, which
+// extends their locks.
+func (w *Writer) putIdentity(ctx context.Context, until time.Time) error {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	names := w.store.KeyFiles()
-	for _, name := range names[min(w.keyFiles, len(names)):] {
-		if _, err := w.putFile(ctx, name, w.keep.After(w.now())); err != nil {
+	names := append(append([]string{store.PublicKeyFile}, w.store.KeyFiles()...), store.IdentityFile)
+	if len(names) == w.identityFiles && !until.After(w.identityUntil) {
+		return nil
+	}
+	further := w.keep.After(w.now().Add(identityAhead))
+	for _, name := range names {
+		if _, err := w.putFile(ctx, name, further); err != nil {
 			return err
 		}
-		w.keyFiles++
 	}
+	w.identityFiles, w.identityUntil = len(names), further
 	return nil
 }
 
@@ -121,10 +125,10 @@ func (w *Writer) putSegment(ctx context.Context, stream string, m store.Manifest
 		return fmt.Errorf("%w: stream %s: the manifest of segment %d follows one with SHA-256 %s, the archive has %s",
 			ErrConflict, stream, number, m.PreviousSHA256, previous)
 	}
-	if err := w.putKeys(ctx); err != nil { // reading its manifest, the store has seen by which one it is signed
+	until := w.keep.After(w.now())
+	if err := w.putIdentity(ctx, until); err != nil { // reading its manifest, the store has seen who has signed it
 		return err
 	}
-	until := w.keep.After(w.now())
 	segment, digest, err := w.putRecords(ctx, stream, m, until)
 	if err != nil {
 		return err

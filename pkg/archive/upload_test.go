@@ -268,6 +268,21 @@ func TestUpload_OtherIndexIsPutBeside(t *testing.T) {
 	}
 }
 
+// TestUpload_IdentityIsKeptAsLongAsTheSegments: an uploader that works for longer than the identity is locked ahead.
+func TestUpload_IdentityIsKeptAsLongAsTheSegments(t *testing.T) {
+	s := newSite(t)
+	u := s.uploader()
+	s.must(u.Once(t.Context()))
+	u.writer.now = func() time.Time { return time.Now().Add(10 * 24 * time.Hour) }
+	sealed := s.sealed()
+	s.fill(60)
+	s.must(u.pass(t.Context(), true)) // as Run does, without claiming again
+	if more := s.sealed(); more == sealed {
+		t.Fatal("nothing more was sealed")
+	}
+	s.verify(s.sealed())
+}
+
 func TestUpload_OneProcessAStore(t *testing.T) {
 	s := newSite(t)
 	unlock, err := s.uploader().lock()

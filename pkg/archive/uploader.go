@@ -315,7 +315,7 @@ func (u *Uploader) putBases(ctx context.Context, s *streamUpload, sealed store.S
 	if s.last != 0 || len(sealed.Segments) == 0 {
 		return nil
 	}
-	if err := u.writer.putKeys(ctx); err != nil {
+	if err := u.writer.putIdentity(ctx, u.config.Keep.After(u.writer.now())); err != nil {
 		return err
 	}
 	for _, number := range sealed.Bases {

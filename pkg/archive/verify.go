@@ -66,6 +66,7 @@ type verifier struct {
 	keep   *Period
 	report *Report
 	last   map[string]uint64 // committed segment of a stream
+	until  time.Time         // when the last lock ends that a manifest speaks of
 }
 
 func (v *verifier) fail(format string, args ...any) {
@@ -75,7 +76,10 @@ func (v *verifier) fail(format string, args ...any) {
 // objects looks at every version under the prefix.
 func (v *verifier) objects() error {
 	v.last = map[string]uint64{}
-	for name := range v.view.files {
+	for name, version := range v.view.files {
+		if until, err := time.Parse(time.RFC3339, version.Metadata[metaRetainUntil]); err == nil {
+			v.until = maxTime(v.until, until)
+		}
 		if stream, number, suffix, isOurs := store.FileName(name); isOurs && suffix == ".json" {
 			v.last[stream] = max(v.last[stream], number)
 			v.report.Segments++
@@ -117,6 +121,10 @@ func (v *verifier) object(name string) error {
 	full, err := v.view.bucket.head(v.ctx, counts.Key, counts.ID)
 	if err == nil && full.Mode != string(minio.Compliance) {
 		v.fail("%s: version %s is locked with %q, expected COMPLIANCE", name, counts.ID, full.Mode)
+	}
+	if err == nil && !isOurs && full.RetainUntil.Before(v.until) {
+		v.fail("%s: locked until %s, and a segment until %s: expected to be locked as long as all of them", name,
+			full.RetainUntil.UTC().Format(time.RFC3339), v.until.UTC().Format(time.RFC3339))
 	}
 	return err
 }
