@@ -4,6 +4,7 @@
 # Needs root, and Debian's mirrors; roots are kept in build/release-test. PART, none: all:
 #   debian12, debian13   deb packages
 #   rpm                  rpm packages, by Debian's rpm
+#   java                 the deb of jars, with Debian's JDK; skipped without a JDK here that builds them
 #   lintian              deb packages, read by lintian
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -12,7 +13,7 @@ before=0.1.9
 work=$PWD/build/release-test
 [ "$(id -u)" = 0 ] || { echo "release-test: not root: expected root, for roots of other systems" >&2 && exit 1; }
 parts=("$@")
-[ $# -gt 0 ] || parts=(debian12 debian13 rpm lintian)
+[ $# -gt 0 ] || parts=(debian12 debian13 rpm java lintian)
 
 say() {
 	echo "release-test: $*"
@@ -60,9 +61,12 @@ inside() {
 
 scripts/setup.sh build ctest vm
 mkdir -p "$work/packages"
+jars=yes
+scripts/java.sh find >/dev/null || jars=no
 for version in "$before" now; do
 	rm -rf "$work/packages/$version"
-	FARLOG_RELEASE_JAVA=no FARLOG_RELEASE_VERSION=$([ "$version" = now ] || echo "$version") \
+	FARLOG_RELEASE_JAVA=$([ "$version" = now ] && echo "$jars" || echo no) \
+		FARLOG_RELEASE_VERSION=$([ "$version" = now ] || echo "$version") \
 		scripts/release/build.sh "$work/build" >"$work/build.log" 2>&1 || { tail -20 "$work/build.log" >&2 && exit 1; }
 	cp -R "$work/build/dist" "$work/packages/$version"
 done
@@ -70,8 +74,9 @@ failed=0
 for part in "${parts[@]}"; do
 	case "$part" in
 	debian12 | debian13) inside "$part" deb || failed=1 ;;
+	java) [ "$jars" = yes ] && { inside debian13 java || failed=1; } || say "java: skipped: no JDK 22 or later" ;;
 	rpm | lintian) inside debian13 "$part" || failed=1 ;;
-	*) say "unknown part \"$part\": expected debian12, debian13, rpm or lintian" >&2 && exit 2 ;;
+	*) say "unknown part \"$part\": expected debian12, debian13, rpm, java or lintian" >&2 && exit 2 ;;
 	esac
 done
 exit "$failed"

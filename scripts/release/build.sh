@@ -69,7 +69,7 @@ build_library() {
 build_java() {
 	local version jar name
 	version=$(sed -n 's/.*<version>\([^<]*\)<.*/\1/p' java/pom.xml | head -1)
-	scripts/java.sh -pl farlog-client,farlog-log4j2,farlog-logback -am -DskipTests clean package \
+	scripts/java.sh -pl farlog-client,farlog-log4j2,farlog-logback -am -DskipTests package \
 		>"$out/java.log" 2>&1 ||
 		{ tail -20 "$out/java.log"; exit 1; }
 	for name in farlog-client farlog-log4j2 farlog-logback; do
@@ -78,6 +78,8 @@ build_java() {
 		cp "java/$name/target/$jar"{,-sources,-javadoc}.jar "$out/dist/"
 		ln -s "$jar.jar" "$stage/java/$name.jar"
 	done
+	grep -aq "natives/linux-$machine/libfarlog.so" "$stage/java/farlog-client.jar" ||
+		{ echo "release: farlog-client.jar: no library for $machine in it" >&2 && exit 1; }
 }
 
 # write_docs -- what Debian wants of each package, and the licences of what is linked in.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# inside.sh deb|rpm|lintian BEFORE -- what scripts/release-test.sh runs in a root that is thrown away: /packages/BEFORE
-# and /packages/now are the packages of a version before and of now, /source the tree.
+# inside.sh deb|rpm|java|lintian BEFORE -- what scripts/release-test.sh runs in a root that is thrown away:
+# /packages/BEFORE and /packages/now are the packages of a version before and of now, /source the tree.
 set -euo pipefail
 export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
 part=$1 before=$2
@@ -204,8 +204,23 @@ rpm_all() {
 	check "settings that were changed are kept" grep -q '^FARLOG_LOG_LEVEL=warn$' /etc/farlog/drain.env.rpmsave
 }
 
+# java_all -- the example of java/README.md with the jar of the package, which brings the C library along.
+java_all() {
+	apt-get install -y -q --no-install-recommends openjdk-25-jdk-headless /packages/now/libfarlog-java_*.deb
+	cd /tmp
+	sed -n '/^```java$/,/^```$/p' /source/java/README.md | sed '/^```/d' >Append.java
+	javac -cp /usr/share/java/farlog-client.jar Append.java
+	java --enable-native-access=ALL-UNNAMED -cp /usr/share/java/farlog-client.jar:. Append mem:/var/lib/java.ring |
+		tee appended
+	check "the record is appended and read" is 2 grep -cE '^OK at VISIBLE$|^buy 100$' appended
+	for name in client log4j2 logback; do
+		check "$name has a name without version" test -e "/usr/share/java/farlog-$name.jar"
+	done
+}
+
 case "$part" in
 deb) deb ;;
+java) java_all ;;
 rpm) rpm_all ;;
 lintian)
 	lintian --fail-on error,warning --info --show-overrides /packages/now/*.deb
