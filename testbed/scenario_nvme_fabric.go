@@ -47,7 +47,7 @@ func (b *bed) nvmetOfFabric(ctx context.Context, target *vm.Guest) error {
 	up := fmt.Sprintf("wait-for sh -c \"%s\"", targetMetric(fmt.Sprintf(
 		`farlog_target_namespace_up{namespace=\"desk\",subsystem=\"%s\"} 1`, nvmeSubsystem)))
 	for _, step := range []struct{ what, command string }{
-		{"declare", fmt.Sprintf("cat >/run/fabric.yaml <<'END'\n%sEND\nfarlog apply -f /run/fabric.yaml %s",
+		{"declare", fmt.Sprintf("cat >/run/fabric.yaml <<'END'\n%sEND\nwait-for farlog apply -f /run/fabric.yaml %s",
 			fabricOf(addresses["target"]), c.control)},
 		{"exported", isWhole + " && " + up},
 		{"shown", fmt.Sprintf("wait-for sh -c 'farlog target show target %s | grep -q \"namespace desk .*exported; "+
@@ -73,8 +73,8 @@ func (b *bed) nvmetOfFabric(ctx context.Context, target *vm.Guest) error {
 	}
 	for _, step := range []struct{ what, command string }{
 		{"as it was after a kill", isWhole + " && " + up + " && " + targetMetric("farlog_target_nvmet_step_total 0")},
-		{"declare none", "echo 'targets: [{host: target}]' >/run/none.yaml && farlog apply -f /run/none.yaml " +
-			c.control},
+		{"declare none", "echo 'targets: [{host: target}]' >/run/none.yaml && " +
+			"wait-for farlog apply -f /run/none.yaml " + c.control},
 		{"removed", "wait-for sh -c '! test -e " + own + " && [ -z \"$(ls " + root + "/ports)\" ]' && test -d " + root +
 			"/subsystems/others"},
 	} {

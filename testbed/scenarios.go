@@ -35,6 +35,13 @@ var scenarios = []scenario{
 		"the other goes on", 3, tenants},
 	{"nvmet-config", "the kernel's NVMe target from any state to any other, saved and restored in nvmetcli's JSON; " +
 		"killed, booted, and set up again by the daemon, which repairs it", 1, nvmetConfig},
+	{
+		"nvme-fabric",
+		"a namespace that fabric.yaml declares: the target exports it, the trading host's agent connects it " +
+			"over rdma, again when it is lost, and over tcp; a program's records are there",
+		2,
+		nvmeFabric,
+	},
 	{"nvme-trading", "trading host to a namespace over rdma and over tcp, 100,000 real records each; drained by a " +
 		"third host; its store verified; then what members-mixed proves, on the same machines", 3, nvmeTrading},
 	{"nvme-faults", "port removed and put back, link cut for 10 s, target killed and booted again, while a host " +

@@ -109,7 +109,7 @@ func (e *environment) keepDevice(ctx context.Context, kernel nvmehost.Kernel, sp
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var failure error
-	kernel.Keep(ctx, spec, namespace, func(event nvmehost.Event) {
+	kernel.Keep(ctx, []nvmehost.Spec{spec}, namespace, func(event nvmehost.Event) {
 		switch {
 		case event.IsLost:
 			fmt.Fprintf(e.stderr, "farlog: the device has gone: %v\n", oneLine(event.Err))

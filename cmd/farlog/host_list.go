@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,6 +16,18 @@ type hostRow struct {
 	Host     string    `json:"host"`
 	Reported time.Time `json:"reported"`
 	Paths    []pathRow `json:"paths"`
+	// that the fabric declares for it
+	Namespaces []connectionRow `json:"namespaces,omitempty"`
+}
+
+// connectionRow is a namespace that a host keeps connected.
+type connectionRow struct {
+	TargetHost string `json:"target_host"`
+	Name       string `json:"name"`
+	Subsystem  string `json:"subsystem"`
+	Device     string `json:"device,omitempty"` // none: it is not connected
+	Transport  string `json:"transport,omitempty"`
+	Error      string `json:"error,omitempty"`
 }
 
 // pathRow is one way. Durations are in nanoseconds; 0 where none was measured.
@@ -34,8 +47,9 @@ func newHostListCommand(env *environment) *cobra.Command {
 		Short: "List the hosts whose agents report, and the round-trip time to each target",
 		Long: `Lists the hosts whose agents (farlogd host) report to the control plane, with a line for each listener
 of a target on another host: the minimum and the median round-trip time of the last 32 TCP handshakes. Placement of a
-stream with a writer_host uses the minimum. A host that does not report any more is silent, and after a day it is not
-listed.`,
+stream with a writer_host uses the minimum. Below them are the namespaces of NVMe over fabrics that the fabric
+declares for hosts, which their agents keep connected. A host that does not report any more is silent, and after a day
+it is not listed.`,
 		Args: exactArgs(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			rows, err := env.hosts(cmd.Context())
@@ -71,6 +85,25 @@ func printHosts(env *environment, rows []hostRow) error {
 				reported,
 				textOr(path.Error, "-"),
 			)
+		}
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	return printConnections(env, rows)
+}
+
+// printConnections prints the namespaces that hosts keep connected, where there are any.
+func printConnections(env *environment, rows []hostRow) error {
+	if !slices.ContainsFunc(rows, func(row hostRow) bool { return len(row.Namespaces) > 0 }) {
+		return nil
+	}
+	table := env.newTable()
+	fmt.Fprintln(table, "\nHOST\tNAMESPACE\tOF\tDEVICE\tTRANSPORT\tURI\tERROR")
+	for _, row := range rows {
+		for _, one := range row.Namespaces {
+			tableRow(table, "%s\t%s\t%s\t%s\t%s\tnvme:%s/1\t%s\n", row.Host, one.Name, one.TargetHost,
+				orDash(one.Device), orDash(one.Transport), one.Subsystem, orDash(one.Error))
 		}
 	}
 	return table.Flush()
@@ -119,6 +152,11 @@ func hostRowOf(host *api.HostState) hostRow {
 			one.Measured = path.MeasureTime.AsTime()
 		}
 		row.Paths = append(row.Paths, one)
+	}
+	for _, one := range host.Namespaces {
+		row.Namespaces = append(row.Namespaces, connectionRow{
+			one.TargetHost, one.Name, one.Subsystem, one.Device, one.Transport, one.Error,
+		})
 	}
 	return row
 }

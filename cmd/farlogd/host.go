@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -87,6 +88,8 @@ func (d *daemon) openHost(context.Context) error {
 	role.meter = &pathMeter{
 		client: api.NewHostServiceClient(conn), host: d.settings.hostName, logger: role.logger,
 		link: d.newLink(roleHost), tell: role.writerStates, clockJump: d.clock.recent,
+		namespaces: newHostNamespaces(nvmehost.Kernel{}, cmp.Or(d.settings.hostNVMeKeys, namespaceKeysDefault),
+			role.logger),
 	}
 	role.recall()
 	role.server, err = hostagent.Listen(hostagent.Config{
@@ -108,7 +111,10 @@ func (d *daemon) openHost(context.Context) error {
 			defer measuring.Wait()
 			ctx, cancel := context.WithCancel(ctx)
 			defer cancel()
-			measuring.Go(func() { role.meter.run(ctx) })
+			measuring.Go(func() {
+				defer role.meter.namespaces.connections.Close()
+				role.meter.run(ctx)
+			})
 			ready()
 			return role.server.Run(ctx)
 		},
@@ -241,7 +247,7 @@ func (r *hostRole) sample(hasWriters bool) metrics.HostSample {
 	counts := r.server.Counts()
 	sample := metrics.HostSample{
 		Granted: counts.Granted, Refused: counts.Refused, Failed: counts.Failed,
-		Paths: r.meter.samples(),
+		Paths: r.meter.samples(), Namespaces: r.meter.namespaces.samples(),
 	}
 	if !hasWriters {
 		return sample

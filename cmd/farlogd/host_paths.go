@@ -33,7 +33,8 @@ type pathMeter struct {
 	link        *controlLink
 	tell        func(now time.Time) []*api.HostWriter
 	clockJump   func() string // the last one of this host, for a while
-	told        string        // the failure that was written down last; of the goroutine that measures
+	namespaces  *hostNamespaces
+	told        string // the failure that was written down last; of the goroutine that measures
 }
 
 // run measures and reports until ctx is done. A listener that it learns of for the first time is measured and told at
@@ -66,6 +67,7 @@ func (m *pathMeter) report(ctx context.Context) (interval time.Duration, isNew b
 		return pathIntervalDefault, false
 	}
 	m.told = ""
+	m.namespaces.follow(response.Namespaces)
 	var listeners []hostagent.Listener
 	for _, one := range response.Listeners {
 		listeners = append(listeners, hostagent.Listener{Target: one.Target, URI: one.Uri})
@@ -79,6 +81,7 @@ func (m *pathMeter) report(ctx context.Context) (interval time.Duration, isNew b
 func (m *pathMeter) state() *api.HostState {
 	state := &api.HostState{
 		Host: m.host, ReportTime: timestamppb.Now(), Writers: m.tell(time.Now()), ClockJump: m.clockJump(),
+		Namespaces: m.namespaces.states(),
 	}
 	for _, one := range m.paths.List() {
 		path := &api.NetworkPath{Target: one.Target, Listener: one.URI, Count: uint32(one.Count), Error: one.Failure}

@@ -96,6 +96,7 @@ type settings struct {
 	hostAllow     []string
 	hostRead      []string
 	hostDevices   []string
+	hostNVMeKeys  string
 }
 
 // complete fills in what depends on other settings or on the host. It opens nothing, and reads no file but that of

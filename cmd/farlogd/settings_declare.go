@@ -107,6 +107,9 @@ func declareHost(s *settings, set *config.Set) {
 		"risk=desk7/*; may be repeated (default: root and the agent's own user)")
 	set.Strings(&s.hostDevices, "host.device", nil, "which users may have a block device opened for them: "+
 		"`DEVICE=USER` or DEVICE=@GROUP, such as /dev/nvme1n1=trading or NQN/1=@desk7; may be repeated")
+	set.String(&s.hostNVMeKeys, "host.nvme-keys", "", "`directory` with TARGET-HOST.key for each target whose "+
+		"namespaces the fabric declares for this host, as farlog target nvmet key writes it there (default: "+
+		namespaceKeysDefault+")")
 }
 
 // declareKeys makes the settings of the key that signs for a store.

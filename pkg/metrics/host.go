@@ -11,6 +11,13 @@ type HostSample struct {
 	Granted, Refused, Failed uint64
 	Writers                  []HostWriterSample
 	Paths                    []HostPathSample
+	Namespaces               []HostNamespaceSample
+}
+
+// HostNamespaceSample is a namespace that the fabric declares for the host.
+type HostNamespaceSample struct {
+	Target, Name, Subsystem string
+	IsConnected             bool
 }
 
 // HostPathSample is how far the host is from a target's listener, of the last measurements.
@@ -38,6 +45,8 @@ var (
 		"target's listener.", "target", "listener")
 	hostMissed = desc("host", "rtt_failures_total", "TCP handshakes with a target's listener that "+
 		"failed.", "target", "listener")
+	hostNamespaceUp = desc("host", "namespace_up", "1 while a namespace that the fabric declares for this host is "+
+		"connected.", "target_host", "namespace", "subsystem")
 	hostFailed = desc("host", "failed_total", "Requests that got no grant because the control plane did not give one.")
 )
 
@@ -56,6 +65,7 @@ func (c hostCollector) Describe(descs chan<- *prometheus.Desc) {
 	descs <- hostLeast
 	descs <- hostMedian
 	descs <- hostMissed
+	descs <- hostNamespaceUp
 }
 
 func (c hostCollector) Collect(metrics chan<- prometheus.Metric) {
@@ -69,6 +79,9 @@ func (c hostCollector) Collect(metrics chan<- prometheus.Metric) {
 			metrics <- gauge(hostLeast, one.Least.Seconds(), one.Target, one.Listener)
 			metrics <- gauge(hostMedian, one.Median.Seconds(), one.Target, one.Listener)
 		}
+	}
+	for _, one := range sample.Namespaces {
+		metrics <- gauge(hostNamespaceUp, number(one.IsConnected), one.Target, one.Name, one.Subsystem)
 	}
 	for _, one := range sample.Writers {
 		collectWriter(metrics, RingSample{Stream: one.Stream, Target: one.Target, Level: one.Level, Writer: one.Writer})

@@ -2,6 +2,7 @@ package nvmehost
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/farlog/farlog/pkg/retry"
@@ -19,14 +20,15 @@ type Event struct {
 	Err    error
 }
 
-// Keep connects a subsystem, again whenever its device has gone, until ctx is done. Each connection is a new device:
-// who had the one before open opens this one. What it tells comes from its own goroutine, and only when something has
-// changed. A refusal is tried again ever more rarely, up to every half minute.
-func (k Kernel) Keep(ctx context.Context, s Spec, namespace uint32, tell func(Event)) {
+// Keep connects a subsystem, again whenever its device has gone, until ctx is done: by the first of several specs of it
+// that succeeds. Each connection is a new device: who had the one before open opens this one. What it tells comes from
+// its own goroutine, and only when something has changed. A refusal is tried again ever more rarely, up to every half
+// minute.
+func (k Kernel) Keep(ctx context.Context, specs []Spec, namespace uint32, tell func(Event)) {
 	present, refusal := "", ""
 	delays := retry.New(2*keepInterval, keepRetryMax)
 	for {
-		device, err := k.Connect(ctx, s, namespace)
+		device, err := k.connectFirst(ctx, specs, namespace)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -47,4 +49,17 @@ func (k Kernel) Keep(ctx context.Context, s Spec, namespace uint32, tell func(Ev
 			return
 		}
 	}
+}
+
+// connectFirst connects by the first spec that succeeds; else the error has the refusal of each.
+func (k Kernel) connectFirst(ctx context.Context, specs []Spec, namespace uint32) (Device, error) {
+	var errs []error
+	for _, s := range specs {
+		device, err := k.Connect(ctx, s, namespace)
+		if err == nil || ctx.Err() != nil {
+			return device, err
+		}
+		errs = append(errs, err)
+	}
+	return Device{}, errors.Join(errs...)
 }

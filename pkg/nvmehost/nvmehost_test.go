@@ -308,7 +308,7 @@ func TestKeep_TellsWhatHasChanged(t *testing.T) {
 	events, done := make(chan Event, 10), make(chan struct{})
 	go func() {
 		defer close(done)
-		k.Keep(ctx, fine(), 0, func(event Event) { events <- event })
+		k.Keep(ctx, []Spec{fine()}, 0, func(event Event) { events <- event })
 	}()
 	if event := <-events; event.Err != nil || event.Device.Path != "/dev/nvme1n1" {
 		t.Fatalf("%+v", event)
@@ -329,5 +329,43 @@ func TestKeep_TellsWhatHasChanged(t *testing.T) {
 	<-done
 	if len(events) != 0 {
 		t.Fatalf("%d more were told: %+v", len(events), <-events)
+	}
+}
+
+// Each namespace that is wanted is connected by the first of its specs that succeeds, and kept; one that is wanted no
+// more, or that cannot be, is left alone.
+func TestConnections_KeepWhatIsWanted(t *testing.T) {
+	k := Kernel{Root: t.TempDir()}
+	addController(t, k.Root, "1", nqnOne, hostA, "0")
+	refused := fine()
+	refused.Address = "storage1"
+	other := fine()
+	other.NQN += "-other"
+	events := make(chan Event, 10)
+	c := NewConnections(k, func(_ Wanted, event Event) { events <- event })
+	defer c.Close()
+	one := Wanted{Target: "storage1", Name: "desk7", NQN: nqnOne, Specs: []Spec{refused, fine()}}
+	bad := Wanted{Name: "bad", NQN: nqnOne + "-bad", Err: errors.New("another NQN")}
+	c.Follow([]Wanted{bad, one})
+	if event := <-events; event.Err == nil || event.Err.Error() != "another NQN" {
+		t.Fatalf("%+v, want why the first cannot be connected", event)
+	}
+	if event := <-events; event.Err != nil || event.Device.Path != "/dev/nvme1n1" {
+		t.Fatalf("%+v, want it connected by its second spec", event)
+	}
+	c.Follow([]Wanted{one, {Name: "other", NQN: other.NQN, Specs: []Spec{other}}})
+	if event := <-events; !errors.Is(event.Err, ErrMissing) {
+		t.Fatalf("%+v, want that the module is missing", event)
+	}
+	list := c.List()
+	if len(list) != 2 || list[0].Device.Path != "/dev/nvme1n1" || list[0].Err != nil || list[1].Err == nil {
+		t.Errorf("list is %+v, want desk7 connected and other not, and nothing else", list)
+	}
+	c.Follow(nil)
+	if len(c.List()) != 0 || len(k.Controllers()) != 1 {
+		t.Errorf("left are %+v and %d connections, want none and the one of before", c.List(), len(k.Controllers()))
+	}
+	if len(events) != 0 {
+		t.Errorf("%d more were told, such as %+v", len(events), <-events)
 	}
 }

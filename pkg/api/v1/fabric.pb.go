@@ -3469,8 +3469,9 @@ func (x *ReportHostRequest) GetState() *HostState {
 
 type ReportHostResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Interval      *durationpb.Duration   `protobuf:"bytes,1,opt,name=interval,proto3" json:"interval,omitempty"`   // Time until the next report.
-	Listeners     []*ListenerAddress     `protobuf:"bytes,2,rep,name=listeners,proto3" json:"listeners,omitempty"` // Listeners whose round-trip times are to be measured.
+	Interval      *durationpb.Duration   `protobuf:"bytes,1,opt,name=interval,proto3" json:"interval,omitempty"`     // Time until the next report.
+	Listeners     []*ListenerAddress     `protobuf:"bytes,2,rep,name=listeners,proto3" json:"listeners,omitempty"`   // Listeners whose round-trip times are to be measured.
+	Namespaces    []*HostNamespace       `protobuf:"bytes,3,rep,name=namespaces,proto3" json:"namespaces,omitempty"` // Namespaces that are declared for the host: it keeps them connected.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3519,6 +3520,98 @@ func (x *ReportHostResponse) GetListeners() []*ListenerAddress {
 	return nil
 }
 
+func (x *ReportHostResponse) GetNamespaces() []*HostNamespace {
+	if x != nil {
+		return x.Namespaces
+	}
+	return nil
+}
+
+// HostNamespace is a namespace that a host is to connect. It holds no key.
+type HostNamespace struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	TargetHost    string                 `protobuf:"bytes,1,opt,name=target_host,json=targetHost,proto3" json:"target_host,omitempty"`  // Host that exports it.
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`                                // As declared.
+	Subsystem     string                 `protobuf:"bytes,3,opt,name=subsystem,proto3" json:"subsystem,omitempty"`                      // As declared. The namespace has the number 1 in it.
+	HostNqn       string                 `protobuf:"bytes,4,opt,name=host_nqn,json=hostNqn,proto3" json:"host_nqn,omitempty"`           // Name by which the target admits the host.
+	Auth          Authentication         `protobuf:"varint,5,opt,name=auth,proto3,enum=farlog.v1.Authentication" json:"auth,omitempty"` // Never UNSPECIFIED.
+	Ports         []*NamespacePort       `protobuf:"bytes,6,rep,name=ports,proto3" json:"ports,omitempty"`                              // Any of them leads to it.
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HostNamespace) Reset() {
+	*x = HostNamespace{}
+	mi := &file_fabric_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HostNamespace) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HostNamespace) ProtoMessage() {}
+
+func (x *HostNamespace) ProtoReflect() protoreflect.Message {
+	mi := &file_fabric_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HostNamespace.ProtoReflect.Descriptor instead.
+func (*HostNamespace) Descriptor() ([]byte, []int) {
+	return file_fabric_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *HostNamespace) GetTargetHost() string {
+	if x != nil {
+		return x.TargetHost
+	}
+	return ""
+}
+
+func (x *HostNamespace) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *HostNamespace) GetSubsystem() string {
+	if x != nil {
+		return x.Subsystem
+	}
+	return ""
+}
+
+func (x *HostNamespace) GetHostNqn() string {
+	if x != nil {
+		return x.HostNqn
+	}
+	return ""
+}
+
+func (x *HostNamespace) GetAuth() Authentication {
+	if x != nil {
+		return x.Auth
+	}
+	return Authentication_AUTHENTICATION_UNSPECIFIED
+}
+
+func (x *HostNamespace) GetPorts() []*NamespacePort {
+	if x != nil {
+		return x.Ports
+	}
+	return nil
+}
+
 // ListenerAddress is where a target listens for clients of other hosts.
 type ListenerAddress struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3530,7 +3623,7 @@ type ListenerAddress struct {
 
 func (x *ListenerAddress) Reset() {
 	*x = ListenerAddress{}
-	mi := &file_fabric_proto_msgTypes[50]
+	mi := &file_fabric_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3542,7 +3635,7 @@ func (x *ListenerAddress) String() string {
 func (*ListenerAddress) ProtoMessage() {}
 
 func (x *ListenerAddress) ProtoReflect() protoreflect.Message {
-	mi := &file_fabric_proto_msgTypes[50]
+	mi := &file_fabric_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3555,7 +3648,7 @@ func (x *ListenerAddress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListenerAddress.ProtoReflect.Descriptor instead.
 func (*ListenerAddress) Descriptor() ([]byte, []int) {
-	return file_fabric_proto_rawDescGZIP(), []int{50}
+	return file_fabric_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ListenerAddress) GetTarget() string {
@@ -3832,10 +3925,21 @@ const file_fabric_proto_rawDesc = "" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1a\n" +
 	"\brevision\x18\x03 \x01(\x03R\brevision\"?\n" +
 	"\x11ReportHostRequest\x12*\n" +
-	"\x05state\x18\x01 \x01(\v2\x14.farlog.v1.HostStateR\x05state\"\x85\x01\n" +
+	"\x05state\x18\x01 \x01(\v2\x14.farlog.v1.HostStateR\x05state\"\xbf\x01\n" +
 	"\x12ReportHostResponse\x125\n" +
 	"\binterval\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\binterval\x128\n" +
-	"\tlisteners\x18\x02 \x03(\v2\x1a.farlog.v1.ListenerAddressR\tlisteners\";\n" +
+	"\tlisteners\x18\x02 \x03(\v2\x1a.farlog.v1.ListenerAddressR\tlisteners\x128\n" +
+	"\n" +
+	"namespaces\x18\x03 \x03(\v2\x18.farlog.v1.HostNamespaceR\n" +
+	"namespaces\"\xdc\x01\n" +
+	"\rHostNamespace\x12\x1f\n" +
+	"\vtarget_host\x18\x01 \x01(\tR\n" +
+	"targetHost\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1c\n" +
+	"\tsubsystem\x18\x03 \x01(\tR\tsubsystem\x12\x19\n" +
+	"\bhost_nqn\x18\x04 \x01(\tR\ahostNqn\x12-\n" +
+	"\x04auth\x18\x05 \x01(\x0e2\x19.farlog.v1.AuthenticationR\x04auth\x12.\n" +
+	"\x05ports\x18\x06 \x03(\v2\x18.farlog.v1.NamespacePortR\x05ports\";\n" +
 	"\x0fListenerAddress\x12\x16\n" +
 	"\x06target\x18\x01 \x01(\tR\x06target\x12\x10\n" +
 	"\x03uri\x18\x02 \x01(\tR\x03uri*K\n" +
@@ -3894,7 +3998,7 @@ func file_fabric_proto_rawDescGZIP() []byte {
 }
 
 var file_fabric_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_fabric_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
+var file_fabric_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
 var file_fabric_proto_goTypes = []any{
 	(Presence)(0),                 // 0: farlog.v1.Presence
 	(EpochEnd)(0),                 // 1: farlog.v1.EpochEnd
@@ -3948,127 +4052,133 @@ var file_fabric_proto_goTypes = []any{
 	(*ListHostsResponse)(nil),     // 49: farlog.v1.ListHostsResponse
 	(*ReportHostRequest)(nil),     // 50: farlog.v1.ReportHostRequest
 	(*ReportHostResponse)(nil),    // 51: farlog.v1.ReportHostResponse
-	(*ListenerAddress)(nil),       // 52: farlog.v1.ListenerAddress
-	(*TargetSpec)(nil),            // 53: farlog.v1.TargetSpec
-	(*Agent)(nil),                 // 54: farlog.v1.Agent
-	(*timestamppb.Timestamp)(nil), // 55: google.protobuf.Timestamp
-	(*MediaHealth)(nil),           // 56: farlog.v1.MediaHealth
-	(*NamespaceState)(nil),        // 57: farlog.v1.NamespaceState
-	(*DrainSpec)(nil),             // 58: farlog.v1.DrainSpec
-	(*DrainProgress)(nil),         // 59: farlog.v1.DrainProgress
-	(*FieldChange)(nil),           // 60: farlog.v1.FieldChange
-	(*RingState)(nil),             // 61: farlog.v1.RingState
-	(GrantRole)(0),                // 62: farlog.v1.GrantRole
-	(*Holder)(nil),                // 63: farlog.v1.Holder
-	(*HostState)(nil),             // 64: farlog.v1.HostState
-	(*durationpb.Duration)(nil),   // 65: google.protobuf.Duration
+	(*HostNamespace)(nil),         // 52: farlog.v1.HostNamespace
+	(*ListenerAddress)(nil),       // 53: farlog.v1.ListenerAddress
+	(*TargetSpec)(nil),            // 54: farlog.v1.TargetSpec
+	(*Agent)(nil),                 // 55: farlog.v1.Agent
+	(*timestamppb.Timestamp)(nil), // 56: google.protobuf.Timestamp
+	(*MediaHealth)(nil),           // 57: farlog.v1.MediaHealth
+	(*NamespaceState)(nil),        // 58: farlog.v1.NamespaceState
+	(*DrainSpec)(nil),             // 59: farlog.v1.DrainSpec
+	(*DrainProgress)(nil),         // 60: farlog.v1.DrainProgress
+	(*FieldChange)(nil),           // 61: farlog.v1.FieldChange
+	(*RingState)(nil),             // 62: farlog.v1.RingState
+	(GrantRole)(0),                // 63: farlog.v1.GrantRole
+	(*Holder)(nil),                // 64: farlog.v1.Holder
+	(*HostState)(nil),             // 65: farlog.v1.HostState
+	(*durationpb.Duration)(nil),   // 66: google.protobuf.Duration
+	(Authentication)(0),           // 67: farlog.v1.Authentication
+	(*NamespacePort)(nil),         // 68: farlog.v1.NamespacePort
 }
 var file_fabric_proto_depIdxs = []int32{
-	53, // 0: farlog.v1.Target.spec:type_name -> farlog.v1.TargetSpec
+	54, // 0: farlog.v1.Target.spec:type_name -> farlog.v1.TargetSpec
 	3,  // 1: farlog.v1.Target.agents:type_name -> farlog.v1.TargetAgent
 	0,  // 2: farlog.v1.Target.presence:type_name -> farlog.v1.Presence
-	54, // 3: farlog.v1.TargetAgent.agent:type_name -> farlog.v1.Agent
-	55, // 4: farlog.v1.TargetAgent.report_time:type_name -> google.protobuf.Timestamp
-	56, // 5: farlog.v1.TargetAgent.media:type_name -> farlog.v1.MediaHealth
-	57, // 6: farlog.v1.TargetAgent.namespaces:type_name -> farlog.v1.NamespaceState
-	58, // 7: farlog.v1.Drain.spec:type_name -> farlog.v1.DrainSpec
+	55, // 3: farlog.v1.TargetAgent.agent:type_name -> farlog.v1.Agent
+	56, // 4: farlog.v1.TargetAgent.report_time:type_name -> google.protobuf.Timestamp
+	57, // 5: farlog.v1.TargetAgent.media:type_name -> farlog.v1.MediaHealth
+	58, // 6: farlog.v1.TargetAgent.namespaces:type_name -> farlog.v1.NamespaceState
+	59, // 7: farlog.v1.Drain.spec:type_name -> farlog.v1.DrainSpec
 	5,  // 8: farlog.v1.Drain.agents:type_name -> farlog.v1.DrainAgent
 	0,  // 9: farlog.v1.Drain.presence:type_name -> farlog.v1.Presence
-	54, // 10: farlog.v1.DrainAgent.agent:type_name -> farlog.v1.Agent
-	55, // 11: farlog.v1.DrainAgent.report_time:type_name -> google.protobuf.Timestamp
-	59, // 12: farlog.v1.DrainAgent.progress:type_name -> farlog.v1.DrainProgress
+	55, // 10: farlog.v1.DrainAgent.agent:type_name -> farlog.v1.Agent
+	56, // 11: farlog.v1.DrainAgent.report_time:type_name -> google.protobuf.Timestamp
+	60, // 12: farlog.v1.DrainAgent.progress:type_name -> farlog.v1.DrainProgress
 	0,  // 13: farlog.v1.ListTargetsRequest.presence:type_name -> farlog.v1.Presence
 	2,  // 14: farlog.v1.ListTargetsResponse.targets:type_name -> farlog.v1.Target
 	2,  // 15: farlog.v1.GetTargetResponse.target:type_name -> farlog.v1.Target
-	53, // 16: farlog.v1.CreateTargetRequest.spec:type_name -> farlog.v1.TargetSpec
+	54, // 16: farlog.v1.CreateTargetRequest.spec:type_name -> farlog.v1.TargetSpec
 	2,  // 17: farlog.v1.CreateTargetResponse.target:type_name -> farlog.v1.Target
-	53, // 18: farlog.v1.UpdateTargetRequest.spec:type_name -> farlog.v1.TargetSpec
+	54, // 18: farlog.v1.UpdateTargetRequest.spec:type_name -> farlog.v1.TargetSpec
 	2,  // 19: farlog.v1.UpdateTargetResponse.target:type_name -> farlog.v1.Target
-	60, // 20: farlog.v1.UpdateTargetResponse.fields:type_name -> farlog.v1.FieldChange
+	61, // 20: farlog.v1.UpdateTargetResponse.fields:type_name -> farlog.v1.FieldChange
 	2,  // 21: farlog.v1.DeleteTargetResponse.target:type_name -> farlog.v1.Target
 	2,  // 22: farlog.v1.WatchTargetsResponse.targets:type_name -> farlog.v1.Target
 	0,  // 23: farlog.v1.ListDrainsRequest.presence:type_name -> farlog.v1.Presence
 	4,  // 24: farlog.v1.ListDrainsResponse.drains:type_name -> farlog.v1.Drain
 	4,  // 25: farlog.v1.GetDrainResponse.drain:type_name -> farlog.v1.Drain
-	58, // 26: farlog.v1.CreateDrainRequest.spec:type_name -> farlog.v1.DrainSpec
+	59, // 26: farlog.v1.CreateDrainRequest.spec:type_name -> farlog.v1.DrainSpec
 	4,  // 27: farlog.v1.CreateDrainResponse.drain:type_name -> farlog.v1.Drain
-	58, // 28: farlog.v1.UpdateDrainRequest.spec:type_name -> farlog.v1.DrainSpec
+	59, // 28: farlog.v1.UpdateDrainRequest.spec:type_name -> farlog.v1.DrainSpec
 	4,  // 29: farlog.v1.UpdateDrainResponse.drain:type_name -> farlog.v1.Drain
-	60, // 30: farlog.v1.UpdateDrainResponse.fields:type_name -> farlog.v1.FieldChange
+	61, // 30: farlog.v1.UpdateDrainResponse.fields:type_name -> farlog.v1.FieldChange
 	4,  // 31: farlog.v1.DeleteDrainResponse.drain:type_name -> farlog.v1.Drain
 	4,  // 32: farlog.v1.WatchDrainsResponse.drains:type_name -> farlog.v1.Drain
-	61, // 33: farlog.v1.RegionInfo.state:type_name -> farlog.v1.RingState
+	62, // 33: farlog.v1.RegionInfo.state:type_name -> farlog.v1.RingState
 	30, // 34: farlog.v1.ListRegionsResponse.regions:type_name -> farlog.v1.RegionInfo
 	30, // 35: farlog.v1.WatchRegionsResponse.regions:type_name -> farlog.v1.RegionInfo
-	62, // 36: farlog.v1.GrantInfo.role:type_name -> farlog.v1.GrantRole
-	63, // 37: farlog.v1.GrantInfo.holder:type_name -> farlog.v1.Holder
-	55, // 38: farlog.v1.GrantInfo.grant_time:type_name -> google.protobuf.Timestamp
-	55, // 39: farlog.v1.GrantInfo.expire_time:type_name -> google.protobuf.Timestamp
-	62, // 40: farlog.v1.ListGrantsRequest.role:type_name -> farlog.v1.GrantRole
+	63, // 36: farlog.v1.GrantInfo.role:type_name -> farlog.v1.GrantRole
+	64, // 37: farlog.v1.GrantInfo.holder:type_name -> farlog.v1.Holder
+	56, // 38: farlog.v1.GrantInfo.grant_time:type_name -> google.protobuf.Timestamp
+	56, // 39: farlog.v1.GrantInfo.expire_time:type_name -> google.protobuf.Timestamp
+	63, // 40: farlog.v1.ListGrantsRequest.role:type_name -> farlog.v1.GrantRole
 	35, // 41: farlog.v1.ListGrantsResponse.grants:type_name -> farlog.v1.GrantInfo
-	62, // 42: farlog.v1.WatchGrantsRequest.role:type_name -> farlog.v1.GrantRole
+	63, // 42: farlog.v1.WatchGrantsRequest.role:type_name -> farlog.v1.GrantRole
 	35, // 43: farlog.v1.WatchGrantsResponse.grants:type_name -> farlog.v1.GrantInfo
-	63, // 44: farlog.v1.EpochInfo.holder:type_name -> farlog.v1.Holder
-	55, // 45: farlog.v1.EpochInfo.holder_grant_time:type_name -> google.protobuf.Timestamp
+	64, // 44: farlog.v1.EpochInfo.holder:type_name -> farlog.v1.Holder
+	56, // 45: farlog.v1.EpochInfo.holder_grant_time:type_name -> google.protobuf.Timestamp
 	43, // 46: farlog.v1.EpochInfo.members:type_name -> farlog.v1.MemberEpoch
 	41, // 47: farlog.v1.EpochInfo.past:type_name -> farlog.v1.PastEpoch
-	63, // 48: farlog.v1.PastEpoch.holder:type_name -> farlog.v1.Holder
-	55, // 49: farlog.v1.PastEpoch.grant_time:type_name -> google.protobuf.Timestamp
-	55, // 50: farlog.v1.PastEpoch.end_time:type_name -> google.protobuf.Timestamp
+	64, // 48: farlog.v1.PastEpoch.holder:type_name -> farlog.v1.Holder
+	56, // 49: farlog.v1.PastEpoch.grant_time:type_name -> google.protobuf.Timestamp
+	56, // 50: farlog.v1.PastEpoch.end_time:type_name -> google.protobuf.Timestamp
 	1,  // 51: farlog.v1.PastEpoch.end:type_name -> farlog.v1.EpochEnd
 	41, // 52: farlog.v1.PastEpochs.epochs:type_name -> farlog.v1.PastEpoch
-	55, // 53: farlog.v1.MemberEpoch.open_time:type_name -> google.protobuf.Timestamp
+	56, // 53: farlog.v1.MemberEpoch.open_time:type_name -> google.protobuf.Timestamp
 	40, // 54: farlog.v1.ListEpochsResponse.epochs:type_name -> farlog.v1.EpochInfo
 	40, // 55: farlog.v1.WatchEpochsResponse.epochs:type_name -> farlog.v1.EpochInfo
-	64, // 56: farlog.v1.ListHostsResponse.hosts:type_name -> farlog.v1.HostState
-	64, // 57: farlog.v1.ReportHostRequest.state:type_name -> farlog.v1.HostState
-	65, // 58: farlog.v1.ReportHostResponse.interval:type_name -> google.protobuf.Duration
-	52, // 59: farlog.v1.ReportHostResponse.listeners:type_name -> farlog.v1.ListenerAddress
-	6,  // 60: farlog.v1.FabricService.ListTargets:input_type -> farlog.v1.ListTargetsRequest
-	8,  // 61: farlog.v1.FabricService.GetTarget:input_type -> farlog.v1.GetTargetRequest
-	10, // 62: farlog.v1.FabricService.CreateTarget:input_type -> farlog.v1.CreateTargetRequest
-	12, // 63: farlog.v1.FabricService.UpdateTarget:input_type -> farlog.v1.UpdateTargetRequest
-	14, // 64: farlog.v1.FabricService.DeleteTarget:input_type -> farlog.v1.DeleteTargetRequest
-	16, // 65: farlog.v1.FabricService.WatchTargets:input_type -> farlog.v1.WatchTargetsRequest
-	18, // 66: farlog.v1.FabricService.ListDrains:input_type -> farlog.v1.ListDrainsRequest
-	20, // 67: farlog.v1.FabricService.GetDrain:input_type -> farlog.v1.GetDrainRequest
-	22, // 68: farlog.v1.FabricService.CreateDrain:input_type -> farlog.v1.CreateDrainRequest
-	24, // 69: farlog.v1.FabricService.UpdateDrain:input_type -> farlog.v1.UpdateDrainRequest
-	26, // 70: farlog.v1.FabricService.DeleteDrain:input_type -> farlog.v1.DeleteDrainRequest
-	28, // 71: farlog.v1.FabricService.WatchDrains:input_type -> farlog.v1.WatchDrainsRequest
-	31, // 72: farlog.v1.FabricService.ListRegions:input_type -> farlog.v1.ListRegionsRequest
-	33, // 73: farlog.v1.FabricService.WatchRegions:input_type -> farlog.v1.WatchRegionsRequest
-	36, // 74: farlog.v1.FabricService.ListGrants:input_type -> farlog.v1.ListGrantsRequest
-	38, // 75: farlog.v1.FabricService.WatchGrants:input_type -> farlog.v1.WatchGrantsRequest
-	44, // 76: farlog.v1.FabricService.ListEpochs:input_type -> farlog.v1.ListEpochsRequest
-	46, // 77: farlog.v1.FabricService.WatchEpochs:input_type -> farlog.v1.WatchEpochsRequest
-	48, // 78: farlog.v1.FabricService.ListHosts:input_type -> farlog.v1.ListHostsRequest
-	50, // 79: farlog.v1.HostService.ReportHost:input_type -> farlog.v1.ReportHostRequest
-	7,  // 80: farlog.v1.FabricService.ListTargets:output_type -> farlog.v1.ListTargetsResponse
-	9,  // 81: farlog.v1.FabricService.GetTarget:output_type -> farlog.v1.GetTargetResponse
-	11, // 82: farlog.v1.FabricService.CreateTarget:output_type -> farlog.v1.CreateTargetResponse
-	13, // 83: farlog.v1.FabricService.UpdateTarget:output_type -> farlog.v1.UpdateTargetResponse
-	15, // 84: farlog.v1.FabricService.DeleteTarget:output_type -> farlog.v1.DeleteTargetResponse
-	17, // 85: farlog.v1.FabricService.WatchTargets:output_type -> farlog.v1.WatchTargetsResponse
-	19, // 86: farlog.v1.FabricService.ListDrains:output_type -> farlog.v1.ListDrainsResponse
-	21, // 87: farlog.v1.FabricService.GetDrain:output_type -> farlog.v1.GetDrainResponse
-	23, // 88: farlog.v1.FabricService.CreateDrain:output_type -> farlog.v1.CreateDrainResponse
-	25, // 89: farlog.v1.FabricService.UpdateDrain:output_type -> farlog.v1.UpdateDrainResponse
-	27, // 90: farlog.v1.FabricService.DeleteDrain:output_type -> farlog.v1.DeleteDrainResponse
-	29, // 91: farlog.v1.FabricService.WatchDrains:output_type -> farlog.v1.WatchDrainsResponse
-	32, // 92: farlog.v1.FabricService.ListRegions:output_type -> farlog.v1.ListRegionsResponse
-	34, // 93: farlog.v1.FabricService.WatchRegions:output_type -> farlog.v1.WatchRegionsResponse
-	37, // 94: farlog.v1.FabricService.ListGrants:output_type -> farlog.v1.ListGrantsResponse
-	39, // 95: farlog.v1.FabricService.WatchGrants:output_type -> farlog.v1.WatchGrantsResponse
-	45, // 96: farlog.v1.FabricService.ListEpochs:output_type -> farlog.v1.ListEpochsResponse
-	47, // 97: farlog.v1.FabricService.WatchEpochs:output_type -> farlog.v1.WatchEpochsResponse
-	49, // 98: farlog.v1.FabricService.ListHosts:output_type -> farlog.v1.ListHostsResponse
-	51, // 99: farlog.v1.HostService.ReportHost:output_type -> farlog.v1.ReportHostResponse
-	80, // [80:100] is the sub-list for method output_type
-	60, // [60:80] is the sub-list for method input_type
-	60, // [60:60] is the sub-list for extension type_name
-	60, // [60:60] is the sub-list for extension extendee
-	0,  // [0:60] is the sub-list for field type_name
+	65, // 56: farlog.v1.ListHostsResponse.hosts:type_name -> farlog.v1.HostState
+	65, // 57: farlog.v1.ReportHostRequest.state:type_name -> farlog.v1.HostState
+	66, // 58: farlog.v1.ReportHostResponse.interval:type_name -> google.protobuf.Duration
+	53, // 59: farlog.v1.ReportHostResponse.listeners:type_name -> farlog.v1.ListenerAddress
+	52, // 60: farlog.v1.ReportHostResponse.namespaces:type_name -> farlog.v1.HostNamespace
+	67, // 61: farlog.v1.HostNamespace.auth:type_name -> farlog.v1.Authentication
+	68, // 62: farlog.v1.HostNamespace.ports:type_name -> farlog.v1.NamespacePort
+	6,  // 63: farlog.v1.FabricService.ListTargets:input_type -> farlog.v1.ListTargetsRequest
+	8,  // 64: farlog.v1.FabricService.GetTarget:input_type -> farlog.v1.GetTargetRequest
+	10, // 65: farlog.v1.FabricService.CreateTarget:input_type -> farlog.v1.CreateTargetRequest
+	12, // 66: farlog.v1.FabricService.UpdateTarget:input_type -> farlog.v1.UpdateTargetRequest
+	14, // 67: farlog.v1.FabricService.DeleteTarget:input_type -> farlog.v1.DeleteTargetRequest
+	16, // 68: farlog.v1.FabricService.WatchTargets:input_type -> farlog.v1.WatchTargetsRequest
+	18, // 69: farlog.v1.FabricService.ListDrains:input_type -> farlog.v1.ListDrainsRequest
+	20, // 70: farlog.v1.FabricService.GetDrain:input_type -> farlog.v1.GetDrainRequest
+	22, // 71: farlog.v1.FabricService.CreateDrain:input_type -> farlog.v1.CreateDrainRequest
+	24, // 72: farlog.v1.FabricService.UpdateDrain:input_type -> farlog.v1.UpdateDrainRequest
+	26, // 73: farlog.v1.FabricService.DeleteDrain:input_type -> farlog.v1.DeleteDrainRequest
+	28, // 74: farlog.v1.FabricService.WatchDrains:input_type -> farlog.v1.WatchDrainsRequest
+	31, // 75: farlog.v1.FabricService.ListRegions:input_type -> farlog.v1.ListRegionsRequest
+	33, // 76: farlog.v1.FabricService.WatchRegions:input_type -> farlog.v1.WatchRegionsRequest
+	36, // 77: farlog.v1.FabricService.ListGrants:input_type -> farlog.v1.ListGrantsRequest
+	38, // 78: farlog.v1.FabricService.WatchGrants:input_type -> farlog.v1.WatchGrantsRequest
+	44, // 79: farlog.v1.FabricService.ListEpochs:input_type -> farlog.v1.ListEpochsRequest
+	46, // 80: farlog.v1.FabricService.WatchEpochs:input_type -> farlog.v1.WatchEpochsRequest
+	48, // 81: farlog.v1.FabricService.ListHosts:input_type -> farlog.v1.ListHostsRequest
+	50, // 82: farlog.v1.HostService.ReportHost:input_type -> farlog.v1.ReportHostRequest
+	7,  // 83: farlog.v1.FabricService.ListTargets:output_type -> farlog.v1.ListTargetsResponse
+	9,  // 84: farlog.v1.FabricService.GetTarget:output_type -> farlog.v1.GetTargetResponse
+	11, // 85: farlog.v1.FabricService.CreateTarget:output_type -> farlog.v1.CreateTargetResponse
+	13, // 86: farlog.v1.FabricService.UpdateTarget:output_type -> farlog.v1.UpdateTargetResponse
+	15, // 87: farlog.v1.FabricService.DeleteTarget:output_type -> farlog.v1.DeleteTargetResponse
+	17, // 88: farlog.v1.FabricService.WatchTargets:output_type -> farlog.v1.WatchTargetsResponse
+	19, // 89: farlog.v1.FabricService.ListDrains:output_type -> farlog.v1.ListDrainsResponse
+	21, // 90: farlog.v1.FabricService.GetDrain:output_type -> farlog.v1.GetDrainResponse
+	23, // 91: farlog.v1.FabricService.CreateDrain:output_type -> farlog.v1.CreateDrainResponse
+	25, // 92: farlog.v1.FabricService.UpdateDrain:output_type -> farlog.v1.UpdateDrainResponse
+	27, // 93: farlog.v1.FabricService.DeleteDrain:output_type -> farlog.v1.DeleteDrainResponse
+	29, // 94: farlog.v1.FabricService.WatchDrains:output_type -> farlog.v1.WatchDrainsResponse
+	32, // 95: farlog.v1.FabricService.ListRegions:output_type -> farlog.v1.ListRegionsResponse
+	34, // 96: farlog.v1.FabricService.WatchRegions:output_type -> farlog.v1.WatchRegionsResponse
+	37, // 97: farlog.v1.FabricService.ListGrants:output_type -> farlog.v1.ListGrantsResponse
+	39, // 98: farlog.v1.FabricService.WatchGrants:output_type -> farlog.v1.WatchGrantsResponse
+	45, // 99: farlog.v1.FabricService.ListEpochs:output_type -> farlog.v1.ListEpochsResponse
+	47, // 100: farlog.v1.FabricService.WatchEpochs:output_type -> farlog.v1.WatchEpochsResponse
+	49, // 101: farlog.v1.FabricService.ListHosts:output_type -> farlog.v1.ListHostsResponse
+	51, // 102: farlog.v1.HostService.ReportHost:output_type -> farlog.v1.ReportHostResponse
+	83, // [83:103] is the sub-list for method output_type
+	63, // [63:83] is the sub-list for method input_type
+	63, // [63:63] is the sub-list for extension type_name
+	63, // [63:63] is the sub-list for extension extendee
+	0,  // [0:63] is the sub-list for field type_name
 }
 
 func init() { file_fabric_proto_init() }
@@ -4083,7 +4193,7 @@ func file_fabric_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fabric_proto_rawDesc), len(file_fabric_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   51,
+			NumMessages:   52,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

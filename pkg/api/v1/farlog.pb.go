@@ -3030,7 +3030,9 @@ type HostState struct {
 	// The present or last writers of streams on the host.
 	Writers []*HostWriter `protobuf:"bytes,4,rep,name=writers,proto3" json:"writers,omitempty"`
 	// As in Agent.
-	ClockJump     string `protobuf:"bytes,5,opt,name=clock_jump,json=clockJump,proto3" json:"clock_jump,omitempty"`
+	ClockJump string `protobuf:"bytes,5,opt,name=clock_jump,json=clockJump,proto3" json:"clock_jump,omitempty"`
+	// Namespaces that the host agent keeps connected.
+	Namespaces    []*NamespaceConnection `protobuf:"bytes,6,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3100,6 +3102,101 @@ func (x *HostState) GetClockJump() string {
 	return ""
 }
 
+func (x *HostState) GetNamespaces() []*NamespaceConnection {
+	if x != nil {
+		return x.Namespaces
+	}
+	return nil
+}
+
+// NamespaceConnection is a namespace that a host agent keeps connected, because the fabric declares it for its host.
+type NamespaceConnection struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	TargetHost string                 `protobuf:"bytes,1,opt,name=target_host,json=targetHost,proto3" json:"target_host,omitempty"` // Host that exports it.
+	Name       string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`                               // As declared.
+	Subsystem  string                 `protobuf:"bytes,3,opt,name=subsystem,proto3" json:"subsystem,omitempty"`                     // As declared.
+	// Path of its block device on the host. Empty: it is not connected.
+	Device string `protobuf:"bytes,4,opt,name=device,proto3" json:"device,omitempty"`
+	// By which it is connected: rdma or tcp. Empty: it is not connected.
+	Transport string `protobuf:"bytes,5,opt,name=transport,proto3" json:"transport,omitempty"`
+	// Why it is not connected, in one line. Empty: it is, or the agent has only begun.
+	Error         string `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NamespaceConnection) Reset() {
+	*x = NamespaceConnection{}
+	mi := &file_farlog_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NamespaceConnection) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NamespaceConnection) ProtoMessage() {}
+
+func (x *NamespaceConnection) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NamespaceConnection.ProtoReflect.Descriptor instead.
+func (*NamespaceConnection) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *NamespaceConnection) GetTargetHost() string {
+	if x != nil {
+		return x.TargetHost
+	}
+	return ""
+}
+
+func (x *NamespaceConnection) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *NamespaceConnection) GetSubsystem() string {
+	if x != nil {
+		return x.Subsystem
+	}
+	return ""
+}
+
+func (x *NamespaceConnection) GetDevice() string {
+	if x != nil {
+		return x.Device
+	}
+	return ""
+}
+
+func (x *NamespaceConnection) GetTransport() string {
+	if x != nil {
+		return x.Transport
+	}
+	return ""
+}
+
+func (x *NamespaceConnection) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
 // HostWriter is the present or last writer of a stream on a host. Its counters are there, wherever its rings are.
 type HostWriter struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -3114,7 +3211,7 @@ type HostWriter struct {
 
 func (x *HostWriter) Reset() {
 	*x = HostWriter{}
-	mi := &file_farlog_proto_msgTypes[26]
+	mi := &file_farlog_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3126,7 +3223,7 @@ func (x *HostWriter) String() string {
 func (*HostWriter) ProtoMessage() {}
 
 func (x *HostWriter) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[26]
+	mi := &file_farlog_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3139,7 +3236,7 @@ func (x *HostWriter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostWriter.ProtoReflect.Descriptor instead.
 func (*HostWriter) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{26}
+	return file_farlog_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *HostWriter) GetStream() string {
@@ -3191,7 +3288,7 @@ type SlowConsumer struct {
 
 func (x *SlowConsumer) Reset() {
 	*x = SlowConsumer{}
-	mi := &file_farlog_proto_msgTypes[27]
+	mi := &file_farlog_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3203,7 +3300,7 @@ func (x *SlowConsumer) String() string {
 func (*SlowConsumer) ProtoMessage() {}
 
 func (x *SlowConsumer) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[27]
+	mi := &file_farlog_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3216,7 +3313,7 @@ func (x *SlowConsumer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlowConsumer.ProtoReflect.Descriptor instead.
 func (*SlowConsumer) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{27}
+	return file_farlog_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SlowConsumer) GetStream() string {
@@ -3289,7 +3386,7 @@ type Region struct {
 
 func (x *Region) Reset() {
 	*x = Region{}
-	mi := &file_farlog_proto_msgTypes[28]
+	mi := &file_farlog_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3301,7 +3398,7 @@ func (x *Region) String() string {
 func (*Region) ProtoMessage() {}
 
 func (x *Region) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[28]
+	mi := &file_farlog_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3314,7 +3411,7 @@ func (x *Region) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Region.ProtoReflect.Descriptor instead.
 func (*Region) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{28}
+	return file_farlog_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Region) GetUri() string {
@@ -3352,7 +3449,7 @@ type TargetState struct {
 
 func (x *TargetState) Reset() {
 	*x = TargetState{}
-	mi := &file_farlog_proto_msgTypes[29]
+	mi := &file_farlog_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3364,7 +3461,7 @@ func (x *TargetState) String() string {
 func (*TargetState) ProtoMessage() {}
 
 func (x *TargetState) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[29]
+	mi := &file_farlog_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3377,7 +3474,7 @@ func (x *TargetState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TargetState.ProtoReflect.Descriptor instead.
 func (*TargetState) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{29}
+	return file_farlog_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *TargetState) GetAgent() *Agent {
@@ -3433,7 +3530,7 @@ type NamespaceState struct {
 
 func (x *NamespaceState) Reset() {
 	*x = NamespaceState{}
-	mi := &file_farlog_proto_msgTypes[30]
+	mi := &file_farlog_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3445,7 +3542,7 @@ func (x *NamespaceState) String() string {
 func (*NamespaceState) ProtoMessage() {}
 
 func (x *NamespaceState) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[30]
+	mi := &file_farlog_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3458,7 +3555,7 @@ func (x *NamespaceState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamespaceState.ProtoReflect.Descriptor instead.
 func (*NamespaceState) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{30}
+	return file_farlog_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *NamespaceState) GetName() string {
@@ -3528,7 +3625,7 @@ type MediaHealth struct {
 
 func (x *MediaHealth) Reset() {
 	*x = MediaHealth{}
-	mi := &file_farlog_proto_msgTypes[31]
+	mi := &file_farlog_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3540,7 +3637,7 @@ func (x *MediaHealth) String() string {
 func (*MediaHealth) ProtoMessage() {}
 
 func (x *MediaHealth) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[31]
+	mi := &file_farlog_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3553,7 +3650,7 @@ func (x *MediaHealth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MediaHealth.ProtoReflect.Descriptor instead.
 func (*MediaHealth) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{31}
+	return file_farlog_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *MediaHealth) GetDevice() string {
@@ -3618,7 +3715,7 @@ type DrainState struct {
 
 func (x *DrainState) Reset() {
 	*x = DrainState{}
-	mi := &file_farlog_proto_msgTypes[32]
+	mi := &file_farlog_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3630,7 +3727,7 @@ func (x *DrainState) String() string {
 func (*DrainState) ProtoMessage() {}
 
 func (x *DrainState) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[32]
+	mi := &file_farlog_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3643,7 +3740,7 @@ func (x *DrainState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainState.ProtoReflect.Descriptor instead.
 func (*DrainState) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{32}
+	return file_farlog_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *DrainState) GetAgent() *Agent {
@@ -3694,7 +3791,7 @@ type DrainProgress struct {
 
 func (x *DrainProgress) Reset() {
 	*x = DrainProgress{}
-	mi := &file_farlog_proto_msgTypes[33]
+	mi := &file_farlog_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3706,7 +3803,7 @@ func (x *DrainProgress) String() string {
 func (*DrainProgress) ProtoMessage() {}
 
 func (x *DrainProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[33]
+	mi := &file_farlog_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3719,7 +3816,7 @@ func (x *DrainProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainProgress.ProtoReflect.Descriptor instead.
 func (*DrainProgress) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{33}
+	return file_farlog_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *DrainProgress) GetStream() string {
@@ -3813,7 +3910,7 @@ type StoreAnchor struct {
 
 func (x *StoreAnchor) Reset() {
 	*x = StoreAnchor{}
-	mi := &file_farlog_proto_msgTypes[34]
+	mi := &file_farlog_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3825,7 +3922,7 @@ func (x *StoreAnchor) String() string {
 func (*StoreAnchor) ProtoMessage() {}
 
 func (x *StoreAnchor) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[34]
+	mi := &file_farlog_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3838,7 +3935,7 @@ func (x *StoreAnchor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoreAnchor.ProtoReflect.Descriptor instead.
 func (*StoreAnchor) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{34}
+	return file_farlog_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *StoreAnchor) GetStoreUuid() []byte {
@@ -3946,7 +4043,7 @@ type Assignment struct {
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_farlog_proto_msgTypes[35]
+	mi := &file_farlog_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3958,7 +4055,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[35]
+	mi := &file_farlog_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3971,7 +4068,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{35}
+	return file_farlog_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Assignment) GetStream() string {
@@ -4069,7 +4166,7 @@ type LostStore struct {
 
 func (x *LostStore) Reset() {
 	*x = LostStore{}
-	mi := &file_farlog_proto_msgTypes[36]
+	mi := &file_farlog_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4081,7 +4178,7 @@ func (x *LostStore) String() string {
 func (*LostStore) ProtoMessage() {}
 
 func (x *LostStore) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[36]
+	mi := &file_farlog_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4094,7 +4191,7 @@ func (x *LostStore) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LostStore.ProtoReflect.Descriptor instead.
 func (*LostStore) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{36}
+	return file_farlog_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *LostStore) GetStoreUuid() []byte {
@@ -4163,7 +4260,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_farlog_proto_msgTypes[37]
+	mi := &file_farlog_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4175,7 +4272,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[37]
+	mi := &file_farlog_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4188,7 +4285,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{37}
+	return file_farlog_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Holder) GetHost() string {
@@ -4239,7 +4336,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_farlog_proto_msgTypes[38]
+	mi := &file_farlog_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4251,7 +4348,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[38]
+	mi := &file_farlog_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4264,7 +4361,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{38}
+	return file_farlog_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Member) GetUri() string {
@@ -4325,7 +4422,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_farlog_proto_msgTypes[39]
+	mi := &file_farlog_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4337,7 +4434,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[39]
+	mi := &file_farlog_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4350,7 +4447,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{39}
+	return file_farlog_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Grant) GetStream() string {
@@ -4500,7 +4597,7 @@ type StreamStatus struct {
 
 func (x *StreamStatus) Reset() {
 	*x = StreamStatus{}
-	mi := &file_farlog_proto_msgTypes[40]
+	mi := &file_farlog_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4512,7 +4609,7 @@ func (x *StreamStatus) String() string {
 func (*StreamStatus) ProtoMessage() {}
 
 func (x *StreamStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[40]
+	mi := &file_farlog_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4525,7 +4622,7 @@ func (x *StreamStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamStatus.ProtoReflect.Descriptor instead.
 func (*StreamStatus) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{40}
+	return file_farlog_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *StreamStatus) GetStream() *Stream {
@@ -4687,7 +4784,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_farlog_proto_msgTypes[41]
+	mi := &file_farlog_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4699,7 +4796,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[41]
+	mi := &file_farlog_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4712,7 +4809,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{41}
+	return file_farlog_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Problem) GetField() string {
@@ -4748,7 +4845,7 @@ type Problems struct {
 
 func (x *Problems) Reset() {
 	*x = Problems{}
-	mi := &file_farlog_proto_msgTypes[42]
+	mi := &file_farlog_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4760,7 +4857,7 @@ func (x *Problems) String() string {
 func (*Problems) ProtoMessage() {}
 
 func (x *Problems) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[42]
+	mi := &file_farlog_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4773,7 +4870,7 @@ func (x *Problems) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problems.ProtoReflect.Descriptor instead.
 func (*Problems) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{42}
+	return file_farlog_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Problems) GetProblems() []*Problem {
@@ -4800,7 +4897,7 @@ type CreateStreamRequest struct {
 
 func (x *CreateStreamRequest) Reset() {
 	*x = CreateStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[43]
+	mi := &file_farlog_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4812,7 +4909,7 @@ func (x *CreateStreamRequest) String() string {
 func (*CreateStreamRequest) ProtoMessage() {}
 
 func (x *CreateStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[43]
+	mi := &file_farlog_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4825,7 +4922,7 @@ func (x *CreateStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateStreamRequest.ProtoReflect.Descriptor instead.
 func (*CreateStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{43}
+	return file_farlog_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *CreateStreamRequest) GetSpec() *StreamSpec {
@@ -4852,7 +4949,7 @@ type CreateStreamResponse struct {
 
 func (x *CreateStreamResponse) Reset() {
 	*x = CreateStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[44]
+	mi := &file_farlog_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4864,7 +4961,7 @@ func (x *CreateStreamResponse) String() string {
 func (*CreateStreamResponse) ProtoMessage() {}
 
 func (x *CreateStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[44]
+	mi := &file_farlog_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4877,7 +4974,7 @@ func (x *CreateStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateStreamResponse.ProtoReflect.Descriptor instead.
 func (*CreateStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{44}
+	return file_farlog_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *CreateStreamResponse) GetStream() *Stream {
@@ -4907,7 +5004,7 @@ type UpdateStreamRequest struct {
 
 func (x *UpdateStreamRequest) Reset() {
 	*x = UpdateStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[45]
+	mi := &file_farlog_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4919,7 +5016,7 @@ func (x *UpdateStreamRequest) String() string {
 func (*UpdateStreamRequest) ProtoMessage() {}
 
 func (x *UpdateStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[45]
+	mi := &file_farlog_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4932,7 +5029,7 @@ func (x *UpdateStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateStreamRequest.ProtoReflect.Descriptor instead.
 func (*UpdateStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{45}
+	return file_farlog_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *UpdateStreamRequest) GetSpec() *StreamSpec {
@@ -4967,7 +5064,7 @@ type UpdateStreamResponse struct {
 
 func (x *UpdateStreamResponse) Reset() {
 	*x = UpdateStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[46]
+	mi := &file_farlog_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4979,7 +5076,7 @@ func (x *UpdateStreamResponse) String() string {
 func (*UpdateStreamResponse) ProtoMessage() {}
 
 func (x *UpdateStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[46]
+	mi := &file_farlog_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4992,7 +5089,7 @@ func (x *UpdateStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateStreamResponse.ProtoReflect.Descriptor instead.
 func (*UpdateStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{46}
+	return file_farlog_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *UpdateStreamResponse) GetStream() *Stream {
@@ -5024,7 +5121,7 @@ type DeleteStreamRequest struct {
 
 func (x *DeleteStreamRequest) Reset() {
 	*x = DeleteStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[47]
+	mi := &file_farlog_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5036,7 +5133,7 @@ func (x *DeleteStreamRequest) String() string {
 func (*DeleteStreamRequest) ProtoMessage() {}
 
 func (x *DeleteStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[47]
+	mi := &file_farlog_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5049,7 +5146,7 @@ func (x *DeleteStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteStreamRequest.ProtoReflect.Descriptor instead.
 func (*DeleteStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{47}
+	return file_farlog_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *DeleteStreamRequest) GetName() string {
@@ -5089,7 +5186,7 @@ type DeleteStreamResponse struct {
 
 func (x *DeleteStreamResponse) Reset() {
 	*x = DeleteStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[48]
+	mi := &file_farlog_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5101,7 +5198,7 @@ func (x *DeleteStreamResponse) String() string {
 func (*DeleteStreamResponse) ProtoMessage() {}
 
 func (x *DeleteStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[48]
+	mi := &file_farlog_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5114,7 +5211,7 @@ func (x *DeleteStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteStreamResponse.ProtoReflect.Descriptor instead.
 func (*DeleteStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{48}
+	return file_farlog_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *DeleteStreamResponse) GetDeletion() *Deletion {
@@ -5143,7 +5240,7 @@ type ListStreamsRequest struct {
 
 func (x *ListStreamsRequest) Reset() {
 	*x = ListStreamsRequest{}
-	mi := &file_farlog_proto_msgTypes[49]
+	mi := &file_farlog_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5155,7 +5252,7 @@ func (x *ListStreamsRequest) String() string {
 func (*ListStreamsRequest) ProtoMessage() {}
 
 func (x *ListStreamsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[49]
+	mi := &file_farlog_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5168,7 +5265,7 @@ func (x *ListStreamsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStreamsRequest.ProtoReflect.Descriptor instead.
 func (*ListStreamsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{49}
+	return file_farlog_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ListStreamsRequest) GetPageSize() uint32 {
@@ -5225,7 +5322,7 @@ type ListStreamsResponse struct {
 
 func (x *ListStreamsResponse) Reset() {
 	*x = ListStreamsResponse{}
-	mi := &file_farlog_proto_msgTypes[50]
+	mi := &file_farlog_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5237,7 +5334,7 @@ func (x *ListStreamsResponse) String() string {
 func (*ListStreamsResponse) ProtoMessage() {}
 
 func (x *ListStreamsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[50]
+	mi := &file_farlog_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5250,7 +5347,7 @@ func (x *ListStreamsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStreamsResponse.ProtoReflect.Descriptor instead.
 func (*ListStreamsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{50}
+	return file_farlog_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ListStreamsResponse) GetStreams() []*StreamStatus {
@@ -5285,7 +5382,7 @@ type WatchStreamsRequest struct {
 
 func (x *WatchStreamsRequest) Reset() {
 	*x = WatchStreamsRequest{}
-	mi := &file_farlog_proto_msgTypes[51]
+	mi := &file_farlog_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5297,7 +5394,7 @@ func (x *WatchStreamsRequest) String() string {
 func (*WatchStreamsRequest) ProtoMessage() {}
 
 func (x *WatchStreamsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[51]
+	mi := &file_farlog_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5310,7 +5407,7 @@ func (x *WatchStreamsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchStreamsRequest.ProtoReflect.Descriptor instead.
 func (*WatchStreamsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{51}
+	return file_farlog_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *WatchStreamsRequest) GetRevision() int64 {
@@ -5342,7 +5439,7 @@ type WatchStreamsResponse struct {
 
 func (x *WatchStreamsResponse) Reset() {
 	*x = WatchStreamsResponse{}
-	mi := &file_farlog_proto_msgTypes[52]
+	mi := &file_farlog_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5354,7 +5451,7 @@ func (x *WatchStreamsResponse) String() string {
 func (*WatchStreamsResponse) ProtoMessage() {}
 
 func (x *WatchStreamsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[52]
+	mi := &file_farlog_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5367,7 +5464,7 @@ func (x *WatchStreamsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchStreamsResponse.ProtoReflect.Descriptor instead.
 func (*WatchStreamsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{52}
+	return file_farlog_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *WatchStreamsResponse) GetRevision() int64 {
@@ -5409,7 +5506,7 @@ type FieldChange struct {
 
 func (x *FieldChange) Reset() {
 	*x = FieldChange{}
-	mi := &file_farlog_proto_msgTypes[53]
+	mi := &file_farlog_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5421,7 +5518,7 @@ func (x *FieldChange) String() string {
 func (*FieldChange) ProtoMessage() {}
 
 func (x *FieldChange) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[53]
+	mi := &file_farlog_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5434,7 +5531,7 @@ func (x *FieldChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldChange.ProtoReflect.Descriptor instead.
 func (*FieldChange) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{53}
+	return file_farlog_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *FieldChange) GetName() string {
@@ -5472,7 +5569,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_farlog_proto_msgTypes[54]
+	mi := &file_farlog_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5484,7 +5581,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[54]
+	mi := &file_farlog_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5497,7 +5594,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{54}
+	return file_farlog_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Change) GetKind() string {
@@ -5550,7 +5647,7 @@ type ApplyFabricRequest struct {
 
 func (x *ApplyFabricRequest) Reset() {
 	*x = ApplyFabricRequest{}
-	mi := &file_farlog_proto_msgTypes[55]
+	mi := &file_farlog_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5562,7 +5659,7 @@ func (x *ApplyFabricRequest) String() string {
 func (*ApplyFabricRequest) ProtoMessage() {}
 
 func (x *ApplyFabricRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[55]
+	mi := &file_farlog_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5575,7 +5672,7 @@ func (x *ApplyFabricRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyFabricRequest.ProtoReflect.Descriptor instead.
 func (*ApplyFabricRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{55}
+	return file_farlog_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ApplyFabricRequest) GetFabric() *Fabric {
@@ -5621,7 +5718,7 @@ type ApplyFabricResponse struct {
 
 func (x *ApplyFabricResponse) Reset() {
 	*x = ApplyFabricResponse{}
-	mi := &file_farlog_proto_msgTypes[56]
+	mi := &file_farlog_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5633,7 +5730,7 @@ func (x *ApplyFabricResponse) String() string {
 func (*ApplyFabricResponse) ProtoMessage() {}
 
 func (x *ApplyFabricResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[56]
+	mi := &file_farlog_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5646,7 +5743,7 @@ func (x *ApplyFabricResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyFabricResponse.ProtoReflect.Descriptor instead.
 func (*ApplyFabricResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{56}
+	return file_farlog_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ApplyFabricResponse) GetChanges() []*Change {
@@ -5691,7 +5788,7 @@ type Drift struct {
 
 func (x *Drift) Reset() {
 	*x = Drift{}
-	mi := &file_farlog_proto_msgTypes[57]
+	mi := &file_farlog_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5703,7 +5800,7 @@ func (x *Drift) String() string {
 func (*Drift) ProtoMessage() {}
 
 func (x *Drift) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[57]
+	mi := &file_farlog_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5716,7 +5813,7 @@ func (x *Drift) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drift.ProtoReflect.Descriptor instead.
 func (*Drift) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{57}
+	return file_farlog_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Drift) GetKind() string {
@@ -5755,7 +5852,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_farlog_proto_msgTypes[58]
+	mi := &file_farlog_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5767,7 +5864,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[58]
+	mi := &file_farlog_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5780,7 +5877,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{58}
+	return file_farlog_proto_rawDescGZIP(), []int{59}
 }
 
 // BackupEntry is one key of the control plane's state in etcd. Some values are secrets.
@@ -5796,7 +5893,7 @@ type BackupEntry struct {
 
 func (x *BackupEntry) Reset() {
 	*x = BackupEntry{}
-	mi := &file_farlog_proto_msgTypes[59]
+	mi := &file_farlog_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5808,7 +5905,7 @@ func (x *BackupEntry) String() string {
 func (*BackupEntry) ProtoMessage() {}
 
 func (x *BackupEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[59]
+	mi := &file_farlog_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5821,7 +5918,7 @@ func (x *BackupEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupEntry.ProtoReflect.Descriptor instead.
 func (*BackupEntry) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{59}
+	return file_farlog_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *BackupEntry) GetKey() string {
@@ -5855,7 +5952,7 @@ type RestoreResponse struct {
 
 func (x *RestoreResponse) Reset() {
 	*x = RestoreResponse{}
-	mi := &file_farlog_proto_msgTypes[60]
+	mi := &file_farlog_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5867,7 +5964,7 @@ func (x *RestoreResponse) String() string {
 func (*RestoreResponse) ProtoMessage() {}
 
 func (x *RestoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[60]
+	mi := &file_farlog_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5880,7 +5977,7 @@ func (x *RestoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreResponse.ProtoReflect.Descriptor instead.
 func (*RestoreResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{60}
+	return file_farlog_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *RestoreResponse) GetEntries() uint64 {
@@ -5898,7 +5995,7 @@ type GetFabricRequest struct {
 
 func (x *GetFabricRequest) Reset() {
 	*x = GetFabricRequest{}
-	mi := &file_farlog_proto_msgTypes[61]
+	mi := &file_farlog_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5910,7 +6007,7 @@ func (x *GetFabricRequest) String() string {
 func (*GetFabricRequest) ProtoMessage() {}
 
 func (x *GetFabricRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[61]
+	mi := &file_farlog_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5923,7 +6020,7 @@ func (x *GetFabricRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFabricRequest.ProtoReflect.Descriptor instead.
 func (*GetFabricRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{61}
+	return file_farlog_proto_rawDescGZIP(), []int{62}
 }
 
 type GetFabricResponse struct {
@@ -5938,7 +6035,7 @@ type GetFabricResponse struct {
 
 func (x *GetFabricResponse) Reset() {
 	*x = GetFabricResponse{}
-	mi := &file_farlog_proto_msgTypes[62]
+	mi := &file_farlog_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5950,7 +6047,7 @@ func (x *GetFabricResponse) String() string {
 func (*GetFabricResponse) ProtoMessage() {}
 
 func (x *GetFabricResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[62]
+	mi := &file_farlog_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5963,7 +6060,7 @@ func (x *GetFabricResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFabricResponse.ProtoReflect.Descriptor instead.
 func (*GetFabricResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{62}
+	return file_farlog_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *GetFabricResponse) GetFabric() *Fabric {
@@ -5997,7 +6094,7 @@ type GetStreamRequest struct {
 
 func (x *GetStreamRequest) Reset() {
 	*x = GetStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[63]
+	mi := &file_farlog_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6009,7 +6106,7 @@ func (x *GetStreamRequest) String() string {
 func (*GetStreamRequest) ProtoMessage() {}
 
 func (x *GetStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[63]
+	mi := &file_farlog_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6022,7 +6119,7 @@ func (x *GetStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStreamRequest.ProtoReflect.Descriptor instead.
 func (*GetStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{63}
+	return file_farlog_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *GetStreamRequest) GetName() string {
@@ -6041,7 +6138,7 @@ type GetStreamResponse struct {
 
 func (x *GetStreamResponse) Reset() {
 	*x = GetStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[64]
+	mi := &file_farlog_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6053,7 +6150,7 @@ func (x *GetStreamResponse) String() string {
 func (*GetStreamResponse) ProtoMessage() {}
 
 func (x *GetStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[64]
+	mi := &file_farlog_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6066,7 +6163,7 @@ func (x *GetStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStreamResponse.ProtoReflect.Descriptor instead.
 func (*GetStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{64}
+	return file_farlog_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *GetStreamResponse) GetStream() *StreamStatus {
@@ -6098,7 +6195,7 @@ type AcquireWriterRequest struct {
 
 func (x *AcquireWriterRequest) Reset() {
 	*x = AcquireWriterRequest{}
-	mi := &file_farlog_proto_msgTypes[65]
+	mi := &file_farlog_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6110,7 +6207,7 @@ func (x *AcquireWriterRequest) String() string {
 func (*AcquireWriterRequest) ProtoMessage() {}
 
 func (x *AcquireWriterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[65]
+	mi := &file_farlog_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6123,7 +6220,7 @@ func (x *AcquireWriterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireWriterRequest.ProtoReflect.Descriptor instead.
 func (*AcquireWriterRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{65}
+	return file_farlog_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *AcquireWriterRequest) GetStream() string {
@@ -6177,7 +6274,7 @@ type AcquireWriterResponse struct {
 
 func (x *AcquireWriterResponse) Reset() {
 	*x = AcquireWriterResponse{}
-	mi := &file_farlog_proto_msgTypes[66]
+	mi := &file_farlog_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6189,7 +6286,7 @@ func (x *AcquireWriterResponse) String() string {
 func (*AcquireWriterResponse) ProtoMessage() {}
 
 func (x *AcquireWriterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[66]
+	mi := &file_farlog_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6202,7 +6299,7 @@ func (x *AcquireWriterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireWriterResponse.ProtoReflect.Descriptor instead.
 func (*AcquireWriterResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{66}
+	return file_farlog_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *AcquireWriterResponse) GetGrant() *Grant {
@@ -6221,7 +6318,7 @@ type ReportConsumerRequest struct {
 
 func (x *ReportConsumerRequest) Reset() {
 	*x = ReportConsumerRequest{}
-	mi := &file_farlog_proto_msgTypes[67]
+	mi := &file_farlog_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6233,7 +6330,7 @@ func (x *ReportConsumerRequest) String() string {
 func (*ReportConsumerRequest) ProtoMessage() {}
 
 func (x *ReportConsumerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[67]
+	mi := &file_farlog_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6246,7 +6343,7 @@ func (x *ReportConsumerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportConsumerRequest.ProtoReflect.Descriptor instead.
 func (*ReportConsumerRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{67}
+	return file_farlog_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ReportConsumerRequest) GetConsumer() *SlowConsumer {
@@ -6266,7 +6363,7 @@ type ReportConsumerResponse struct {
 
 func (x *ReportConsumerResponse) Reset() {
 	*x = ReportConsumerResponse{}
-	mi := &file_farlog_proto_msgTypes[68]
+	mi := &file_farlog_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6278,7 +6375,7 @@ func (x *ReportConsumerResponse) String() string {
 func (*ReportConsumerResponse) ProtoMessage() {}
 
 func (x *ReportConsumerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[68]
+	mi := &file_farlog_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6291,7 +6388,7 @@ func (x *ReportConsumerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportConsumerResponse.ProtoReflect.Descriptor instead.
 func (*ReportConsumerResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{68}
+	return file_farlog_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ReportConsumerResponse) GetInterval() *durationpb.Duration {
@@ -6322,7 +6419,7 @@ type ExtendWriterRequest struct {
 
 func (x *ExtendWriterRequest) Reset() {
 	*x = ExtendWriterRequest{}
-	mi := &file_farlog_proto_msgTypes[69]
+	mi := &file_farlog_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6334,7 +6431,7 @@ func (x *ExtendWriterRequest) String() string {
 func (*ExtendWriterRequest) ProtoMessage() {}
 
 func (x *ExtendWriterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[69]
+	mi := &file_farlog_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6347,7 +6444,7 @@ func (x *ExtendWriterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendWriterRequest.ProtoReflect.Descriptor instead.
 func (*ExtendWriterRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{69}
+	return file_farlog_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ExtendWriterRequest) GetStream() string {
@@ -6410,7 +6507,7 @@ type ExtendWriterResponse struct {
 
 func (x *ExtendWriterResponse) Reset() {
 	*x = ExtendWriterResponse{}
-	mi := &file_farlog_proto_msgTypes[70]
+	mi := &file_farlog_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6422,7 +6519,7 @@ func (x *ExtendWriterResponse) String() string {
 func (*ExtendWriterResponse) ProtoMessage() {}
 
 func (x *ExtendWriterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[70]
+	mi := &file_farlog_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6435,7 +6532,7 @@ func (x *ExtendWriterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendWriterResponse.ProtoReflect.Descriptor instead.
 func (*ExtendWriterResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{70}
+	return file_farlog_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ExtendWriterResponse) GetMembers() []*ExtendedMember {
@@ -6464,7 +6561,7 @@ type WriterSettings struct {
 
 func (x *WriterSettings) Reset() {
 	*x = WriterSettings{}
-	mi := &file_farlog_proto_msgTypes[71]
+	mi := &file_farlog_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6476,7 +6573,7 @@ func (x *WriterSettings) String() string {
 func (*WriterSettings) ProtoMessage() {}
 
 func (x *WriterSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[71]
+	mi := &file_farlog_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6489,7 +6586,7 @@ func (x *WriterSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriterSettings.ProtoReflect.Descriptor instead.
 func (*WriterSettings) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{71}
+	return file_farlog_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *WriterSettings) GetLevel() Level {
@@ -6524,7 +6621,7 @@ type ExtendedMember struct {
 
 func (x *ExtendedMember) Reset() {
 	*x = ExtendedMember{}
-	mi := &file_farlog_proto_msgTypes[72]
+	mi := &file_farlog_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6536,7 +6633,7 @@ func (x *ExtendedMember) String() string {
 func (*ExtendedMember) ProtoMessage() {}
 
 func (x *ExtendedMember) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[72]
+	mi := &file_farlog_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6549,7 +6646,7 @@ func (x *ExtendedMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendedMember.ProtoReflect.Descriptor instead.
 func (*ExtendedMember) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{72}
+	return file_farlog_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ExtendedMember) GetMember() uint32 {
@@ -6576,7 +6673,7 @@ type CheckWritersRequest struct {
 
 func (x *CheckWritersRequest) Reset() {
 	*x = CheckWritersRequest{}
-	mi := &file_farlog_proto_msgTypes[73]
+	mi := &file_farlog_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6588,7 +6685,7 @@ func (x *CheckWritersRequest) String() string {
 func (*CheckWritersRequest) ProtoMessage() {}
 
 func (x *CheckWritersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[73]
+	mi := &file_farlog_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6601,7 +6698,7 @@ func (x *CheckWritersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckWritersRequest.ProtoReflect.Descriptor instead.
 func (*CheckWritersRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{73}
+	return file_farlog_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *CheckWritersRequest) GetHost() string {
@@ -6633,7 +6730,7 @@ type RunningWriter struct {
 
 func (x *RunningWriter) Reset() {
 	*x = RunningWriter{}
-	mi := &file_farlog_proto_msgTypes[74]
+	mi := &file_farlog_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6645,7 +6742,7 @@ func (x *RunningWriter) String() string {
 func (*RunningWriter) ProtoMessage() {}
 
 func (x *RunningWriter) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[74]
+	mi := &file_farlog_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6658,7 +6755,7 @@ func (x *RunningWriter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunningWriter.ProtoReflect.Descriptor instead.
 func (*RunningWriter) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{74}
+	return file_farlog_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *RunningWriter) GetStream() string {
@@ -6712,7 +6809,7 @@ type CheckWritersResponse struct {
 
 func (x *CheckWritersResponse) Reset() {
 	*x = CheckWritersResponse{}
-	mi := &file_farlog_proto_msgTypes[75]
+	mi := &file_farlog_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6724,7 +6821,7 @@ func (x *CheckWritersResponse) String() string {
 func (*CheckWritersResponse) ProtoMessage() {}
 
 func (x *CheckWritersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[75]
+	mi := &file_farlog_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6737,7 +6834,7 @@ func (x *CheckWritersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckWritersResponse.ProtoReflect.Descriptor instead.
 func (*CheckWritersResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{75}
+	return file_farlog_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *CheckWritersResponse) GetChanged() []uint32 {
@@ -6759,7 +6856,7 @@ type WatchWritersRequest struct {
 
 func (x *WatchWritersRequest) Reset() {
 	*x = WatchWritersRequest{}
-	mi := &file_farlog_proto_msgTypes[76]
+	mi := &file_farlog_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6771,7 +6868,7 @@ func (x *WatchWritersRequest) String() string {
 func (*WatchWritersRequest) ProtoMessage() {}
 
 func (x *WatchWritersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[76]
+	mi := &file_farlog_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6784,7 +6881,7 @@ func (x *WatchWritersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchWritersRequest.ProtoReflect.Descriptor instead.
 func (*WatchWritersRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{76}
+	return file_farlog_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *WatchWritersRequest) GetHost() string {
@@ -6820,7 +6917,7 @@ type WriterState struct {
 
 func (x *WriterState) Reset() {
 	*x = WriterState{}
-	mi := &file_farlog_proto_msgTypes[77]
+	mi := &file_farlog_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6832,7 +6929,7 @@ func (x *WriterState) String() string {
 func (*WriterState) ProtoMessage() {}
 
 func (x *WriterState) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[77]
+	mi := &file_farlog_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6845,7 +6942,7 @@ func (x *WriterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriterState.ProtoReflect.Descriptor instead.
 func (*WriterState) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{77}
+	return file_farlog_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *WriterState) GetStream() string {
@@ -6904,7 +7001,7 @@ type OtherWriter struct {
 
 func (x *OtherWriter) Reset() {
 	*x = OtherWriter{}
-	mi := &file_farlog_proto_msgTypes[78]
+	mi := &file_farlog_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6916,7 +7013,7 @@ func (x *OtherWriter) String() string {
 func (*OtherWriter) ProtoMessage() {}
 
 func (x *OtherWriter) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[78]
+	mi := &file_farlog_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6929,7 +7026,7 @@ func (x *OtherWriter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OtherWriter.ProtoReflect.Descriptor instead.
 func (*OtherWriter) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{78}
+	return file_farlog_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *OtherWriter) GetStream() string {
@@ -6976,7 +7073,7 @@ type WatchWritersResponse struct {
 
 func (x *WatchWritersResponse) Reset() {
 	*x = WatchWritersResponse{}
-	mi := &file_farlog_proto_msgTypes[79]
+	mi := &file_farlog_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6988,7 +7085,7 @@ func (x *WatchWritersResponse) String() string {
 func (*WatchWritersResponse) ProtoMessage() {}
 
 func (x *WatchWritersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[79]
+	mi := &file_farlog_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7001,7 +7098,7 @@ func (x *WatchWritersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchWritersResponse.ProtoReflect.Descriptor instead.
 func (*WatchWritersResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{79}
+	return file_farlog_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *WatchWritersResponse) GetWriters() []*WriterState {
@@ -7046,7 +7143,7 @@ type AcquireReaderRequest struct {
 
 func (x *AcquireReaderRequest) Reset() {
 	*x = AcquireReaderRequest{}
-	mi := &file_farlog_proto_msgTypes[80]
+	mi := &file_farlog_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7058,7 +7155,7 @@ func (x *AcquireReaderRequest) String() string {
 func (*AcquireReaderRequest) ProtoMessage() {}
 
 func (x *AcquireReaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[80]
+	mi := &file_farlog_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7071,7 +7168,7 @@ func (x *AcquireReaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireReaderRequest.ProtoReflect.Descriptor instead.
 func (*AcquireReaderRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{80}
+	return file_farlog_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *AcquireReaderRequest) GetStream() string {
@@ -7111,7 +7208,7 @@ type AcquireReaderResponse struct {
 
 func (x *AcquireReaderResponse) Reset() {
 	*x = AcquireReaderResponse{}
-	mi := &file_farlog_proto_msgTypes[81]
+	mi := &file_farlog_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7123,7 +7220,7 @@ func (x *AcquireReaderResponse) String() string {
 func (*AcquireReaderResponse) ProtoMessage() {}
 
 func (x *AcquireReaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[81]
+	mi := &file_farlog_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7136,7 +7233,7 @@ func (x *AcquireReaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireReaderResponse.ProtoReflect.Descriptor instead.
 func (*AcquireReaderResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{81}
+	return file_farlog_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *AcquireReaderResponse) GetGrant() *Grant {
@@ -7160,7 +7257,7 @@ type RebindStreamRequest struct {
 
 func (x *RebindStreamRequest) Reset() {
 	*x = RebindStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[82]
+	mi := &file_farlog_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7172,7 +7269,7 @@ func (x *RebindStreamRequest) String() string {
 func (*RebindStreamRequest) ProtoMessage() {}
 
 func (x *RebindStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[82]
+	mi := &file_farlog_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7185,7 +7282,7 @@ func (x *RebindStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebindStreamRequest.ProtoReflect.Descriptor instead.
 func (*RebindStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{82}
+	return file_farlog_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *RebindStreamRequest) GetStream() string {
@@ -7228,7 +7325,7 @@ type RebindStreamResponse struct {
 
 func (x *RebindStreamResponse) Reset() {
 	*x = RebindStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[83]
+	mi := &file_farlog_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7240,7 +7337,7 @@ func (x *RebindStreamResponse) String() string {
 func (*RebindStreamResponse) ProtoMessage() {}
 
 func (x *RebindStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[83]
+	mi := &file_farlog_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7253,7 +7350,7 @@ func (x *RebindStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebindStreamResponse.ProtoReflect.Descriptor instead.
 func (*RebindStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{83}
+	return file_farlog_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *RebindStreamResponse) GetAssignment() *Assignment {
@@ -7288,7 +7385,7 @@ type TakeOverStreamRequest struct {
 
 func (x *TakeOverStreamRequest) Reset() {
 	*x = TakeOverStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[84]
+	mi := &file_farlog_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7300,7 +7397,7 @@ func (x *TakeOverStreamRequest) String() string {
 func (*TakeOverStreamRequest) ProtoMessage() {}
 
 func (x *TakeOverStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[84]
+	mi := &file_farlog_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7313,7 +7410,7 @@ func (x *TakeOverStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeOverStreamRequest.ProtoReflect.Descriptor instead.
 func (*TakeOverStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{84}
+	return file_farlog_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *TakeOverStreamRequest) GetStream() string {
@@ -7346,7 +7443,7 @@ type TakeOverStreamResponse struct {
 
 func (x *TakeOverStreamResponse) Reset() {
 	*x = TakeOverStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[85]
+	mi := &file_farlog_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7358,7 +7455,7 @@ func (x *TakeOverStreamResponse) String() string {
 func (*TakeOverStreamResponse) ProtoMessage() {}
 
 func (x *TakeOverStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[85]
+	mi := &file_farlog_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7371,7 +7468,7 @@ func (x *TakeOverStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeOverStreamResponse.ProtoReflect.Descriptor instead.
 func (*TakeOverStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{85}
+	return file_farlog_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *TakeOverStreamResponse) GetEpoch() uint32 {
@@ -7419,7 +7516,7 @@ type CreateRouteRequest struct {
 
 func (x *CreateRouteRequest) Reset() {
 	*x = CreateRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[86]
+	mi := &file_farlog_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7431,7 +7528,7 @@ func (x *CreateRouteRequest) String() string {
 func (*CreateRouteRequest) ProtoMessage() {}
 
 func (x *CreateRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[86]
+	mi := &file_farlog_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7444,7 +7541,7 @@ func (x *CreateRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRouteRequest.ProtoReflect.Descriptor instead.
 func (*CreateRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{86}
+	return file_farlog_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *CreateRouteRequest) GetSpec() *RouteSpec {
@@ -7471,7 +7568,7 @@ type CreateRouteResponse struct {
 
 func (x *CreateRouteResponse) Reset() {
 	*x = CreateRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[87]
+	mi := &file_farlog_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7483,7 +7580,7 @@ func (x *CreateRouteResponse) String() string {
 func (*CreateRouteResponse) ProtoMessage() {}
 
 func (x *CreateRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[87]
+	mi := &file_farlog_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7496,7 +7593,7 @@ func (x *CreateRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRouteResponse.ProtoReflect.Descriptor instead.
 func (*CreateRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{87}
+	return file_farlog_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *CreateRouteResponse) GetRoute() *Route {
@@ -7525,7 +7622,7 @@ type UpdateRouteRequest struct {
 
 func (x *UpdateRouteRequest) Reset() {
 	*x = UpdateRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[88]
+	mi := &file_farlog_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7537,7 +7634,7 @@ func (x *UpdateRouteRequest) String() string {
 func (*UpdateRouteRequest) ProtoMessage() {}
 
 func (x *UpdateRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[88]
+	mi := &file_farlog_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7550,7 +7647,7 @@ func (x *UpdateRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRouteRequest.ProtoReflect.Descriptor instead.
 func (*UpdateRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{88}
+	return file_farlog_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *UpdateRouteRequest) GetSpec() *RouteSpec {
@@ -7585,7 +7682,7 @@ type UpdateRouteResponse struct {
 
 func (x *UpdateRouteResponse) Reset() {
 	*x = UpdateRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[89]
+	mi := &file_farlog_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7597,7 +7694,7 @@ func (x *UpdateRouteResponse) String() string {
 func (*UpdateRouteResponse) ProtoMessage() {}
 
 func (x *UpdateRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[89]
+	mi := &file_farlog_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7610,7 +7707,7 @@ func (x *UpdateRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRouteResponse.ProtoReflect.Descriptor instead.
 func (*UpdateRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{89}
+	return file_farlog_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *UpdateRouteResponse) GetRoute() *Route {
@@ -7639,7 +7736,7 @@ type DeleteRouteRequest struct {
 
 func (x *DeleteRouteRequest) Reset() {
 	*x = DeleteRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[90]
+	mi := &file_farlog_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7651,7 +7748,7 @@ func (x *DeleteRouteRequest) String() string {
 func (*DeleteRouteRequest) ProtoMessage() {}
 
 func (x *DeleteRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[90]
+	mi := &file_farlog_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7664,7 +7761,7 @@ func (x *DeleteRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRouteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{90}
+	return file_farlog_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *DeleteRouteRequest) GetName() string {
@@ -7697,7 +7794,7 @@ type DeleteRouteResponse struct {
 
 func (x *DeleteRouteResponse) Reset() {
 	*x = DeleteRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[91]
+	mi := &file_farlog_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7709,7 +7806,7 @@ func (x *DeleteRouteResponse) String() string {
 func (*DeleteRouteResponse) ProtoMessage() {}
 
 func (x *DeleteRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[91]
+	mi := &file_farlog_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7722,7 +7819,7 @@ func (x *DeleteRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRouteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{91}
+	return file_farlog_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *DeleteRouteResponse) GetRoute() *Route {
@@ -7747,7 +7844,7 @@ type ListRoutesRequest struct {
 
 func (x *ListRoutesRequest) Reset() {
 	*x = ListRoutesRequest{}
-	mi := &file_farlog_proto_msgTypes[92]
+	mi := &file_farlog_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7759,7 +7856,7 @@ func (x *ListRoutesRequest) String() string {
 func (*ListRoutesRequest) ProtoMessage() {}
 
 func (x *ListRoutesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[92]
+	mi := &file_farlog_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7772,7 +7869,7 @@ func (x *ListRoutesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoutesRequest.ProtoReflect.Descriptor instead.
 func (*ListRoutesRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{92}
+	return file_farlog_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *ListRoutesRequest) GetPageSize() uint32 {
@@ -7815,7 +7912,7 @@ type ListRoutesResponse struct {
 
 func (x *ListRoutesResponse) Reset() {
 	*x = ListRoutesResponse{}
-	mi := &file_farlog_proto_msgTypes[93]
+	mi := &file_farlog_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7827,7 +7924,7 @@ func (x *ListRoutesResponse) String() string {
 func (*ListRoutesResponse) ProtoMessage() {}
 
 func (x *ListRoutesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[93]
+	mi := &file_farlog_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7840,7 +7937,7 @@ func (x *ListRoutesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoutesResponse.ProtoReflect.Descriptor instead.
 func (*ListRoutesResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{93}
+	return file_farlog_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ListRoutesResponse) GetRoutes() []*Route {
@@ -7873,7 +7970,7 @@ type GetRouteRequest struct {
 
 func (x *GetRouteRequest) Reset() {
 	*x = GetRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[94]
+	mi := &file_farlog_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7885,7 +7982,7 @@ func (x *GetRouteRequest) String() string {
 func (*GetRouteRequest) ProtoMessage() {}
 
 func (x *GetRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[94]
+	mi := &file_farlog_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7898,7 +7995,7 @@ func (x *GetRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRouteRequest.ProtoReflect.Descriptor instead.
 func (*GetRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{94}
+	return file_farlog_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *GetRouteRequest) GetName() string {
@@ -7918,7 +8015,7 @@ type GetRouteResponse struct {
 
 func (x *GetRouteResponse) Reset() {
 	*x = GetRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[95]
+	mi := &file_farlog_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7930,7 +8027,7 @@ func (x *GetRouteResponse) String() string {
 func (*GetRouteResponse) ProtoMessage() {}
 
 func (x *GetRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[95]
+	mi := &file_farlog_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7943,7 +8040,7 @@ func (x *GetRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRouteResponse.ProtoReflect.Descriptor instead.
 func (*GetRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{95}
+	return file_farlog_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *GetRouteResponse) GetRoute() *Route {
@@ -7971,7 +8068,7 @@ type WatchRoutesRequest struct {
 
 func (x *WatchRoutesRequest) Reset() {
 	*x = WatchRoutesRequest{}
-	mi := &file_farlog_proto_msgTypes[96]
+	mi := &file_farlog_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7983,7 +8080,7 @@ func (x *WatchRoutesRequest) String() string {
 func (*WatchRoutesRequest) ProtoMessage() {}
 
 func (x *WatchRoutesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[96]
+	mi := &file_farlog_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7996,7 +8093,7 @@ func (x *WatchRoutesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRoutesRequest.ProtoReflect.Descriptor instead.
 func (*WatchRoutesRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{96}
+	return file_farlog_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *WatchRoutesRequest) GetRevision() int64 {
@@ -8024,7 +8121,7 @@ type WatchRoutesResponse struct {
 
 func (x *WatchRoutesResponse) Reset() {
 	*x = WatchRoutesResponse{}
-	mi := &file_farlog_proto_msgTypes[97]
+	mi := &file_farlog_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8036,7 +8133,7 @@ func (x *WatchRoutesResponse) String() string {
 func (*WatchRoutesResponse) ProtoMessage() {}
 
 func (x *WatchRoutesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[97]
+	mi := &file_farlog_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8049,7 +8146,7 @@ func (x *WatchRoutesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRoutesResponse.ProtoReflect.Descriptor instead.
 func (*WatchRoutesResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{97}
+	return file_farlog_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *WatchRoutesResponse) GetRevision() int64 {
@@ -8080,7 +8177,7 @@ type AcquireRouteRequest struct {
 
 func (x *AcquireRouteRequest) Reset() {
 	*x = AcquireRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[98]
+	mi := &file_farlog_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8092,7 +8189,7 @@ func (x *AcquireRouteRequest) String() string {
 func (*AcquireRouteRequest) ProtoMessage() {}
 
 func (x *AcquireRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[98]
+	mi := &file_farlog_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8105,7 +8202,7 @@ func (x *AcquireRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireRouteRequest.ProtoReflect.Descriptor instead.
 func (*AcquireRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{98}
+	return file_farlog_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *AcquireRouteRequest) GetRoute() string {
@@ -8157,7 +8254,7 @@ type LegGrant struct {
 
 func (x *LegGrant) Reset() {
 	*x = LegGrant{}
-	mi := &file_farlog_proto_msgTypes[99]
+	mi := &file_farlog_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8169,7 +8266,7 @@ func (x *LegGrant) String() string {
 func (*LegGrant) ProtoMessage() {}
 
 func (x *LegGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[99]
+	mi := &file_farlog_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8182,7 +8279,7 @@ func (x *LegGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LegGrant.ProtoReflect.Descriptor instead.
 func (*LegGrant) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{99}
+	return file_farlog_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *LegGrant) GetStream() string {
@@ -8224,7 +8321,7 @@ type AcquireRouteResponse struct {
 
 func (x *AcquireRouteResponse) Reset() {
 	*x = AcquireRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[100]
+	mi := &file_farlog_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8236,7 +8333,7 @@ func (x *AcquireRouteResponse) String() string {
 func (*AcquireRouteResponse) ProtoMessage() {}
 
 func (x *AcquireRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[100]
+	mi := &file_farlog_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8249,7 +8346,7 @@ func (x *AcquireRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireRouteResponse.ProtoReflect.Descriptor instead.
 func (*AcquireRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{100}
+	return file_farlog_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *AcquireRouteResponse) GetRoute() *Route {
@@ -8289,7 +8386,7 @@ type ReplaceMemberRequest struct {
 
 func (x *ReplaceMemberRequest) Reset() {
 	*x = ReplaceMemberRequest{}
-	mi := &file_farlog_proto_msgTypes[101]
+	mi := &file_farlog_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8301,7 +8398,7 @@ func (x *ReplaceMemberRequest) String() string {
 func (*ReplaceMemberRequest) ProtoMessage() {}
 
 func (x *ReplaceMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[101]
+	mi := &file_farlog_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8314,7 +8411,7 @@ func (x *ReplaceMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplaceMemberRequest.ProtoReflect.Descriptor instead.
 func (*ReplaceMemberRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{101}
+	return file_farlog_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *ReplaceMemberRequest) GetStream() string {
@@ -8366,7 +8463,7 @@ type ReplaceMemberResponse struct {
 
 func (x *ReplaceMemberResponse) Reset() {
 	*x = ReplaceMemberResponse{}
-	mi := &file_farlog_proto_msgTypes[102]
+	mi := &file_farlog_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8378,7 +8475,7 @@ func (x *ReplaceMemberResponse) String() string {
 func (*ReplaceMemberResponse) ProtoMessage() {}
 
 func (x *ReplaceMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[102]
+	mi := &file_farlog_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8391,7 +8488,7 @@ func (x *ReplaceMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplaceMemberResponse.ProtoReflect.Descriptor instead.
 func (*ReplaceMemberResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{102}
+	return file_farlog_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *ReplaceMemberResponse) GetRing() *RingSpec {
@@ -8427,7 +8524,7 @@ type AcceptLossRequest struct {
 
 func (x *AcceptLossRequest) Reset() {
 	*x = AcceptLossRequest{}
-	mi := &file_farlog_proto_msgTypes[103]
+	mi := &file_farlog_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8439,7 +8536,7 @@ func (x *AcceptLossRequest) String() string {
 func (*AcceptLossRequest) ProtoMessage() {}
 
 func (x *AcceptLossRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[103]
+	mi := &file_farlog_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8452,7 +8549,7 @@ func (x *AcceptLossRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptLossRequest.ProtoReflect.Descriptor instead.
 func (*AcceptLossRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{103}
+	return file_farlog_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *AcceptLossRequest) GetStream() string {
@@ -8486,7 +8583,7 @@ type AcceptLossResponse struct {
 
 func (x *AcceptLossResponse) Reset() {
 	*x = AcceptLossResponse{}
-	mi := &file_farlog_proto_msgTypes[104]
+	mi := &file_farlog_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8498,7 +8595,7 @@ func (x *AcceptLossResponse) String() string {
 func (*AcceptLossResponse) ProtoMessage() {}
 
 func (x *AcceptLossResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[104]
+	mi := &file_farlog_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8511,7 +8608,7 @@ func (x *AcceptLossResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptLossResponse.ProtoReflect.Descriptor instead.
 func (*AcceptLossResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{104}
+	return file_farlog_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *AcceptLossResponse) GetMembers() []string {
@@ -8536,7 +8633,7 @@ type ListAgentsRequest struct {
 
 func (x *ListAgentsRequest) Reset() {
 	*x = ListAgentsRequest{}
-	mi := &file_farlog_proto_msgTypes[105]
+	mi := &file_farlog_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8548,7 +8645,7 @@ func (x *ListAgentsRequest) String() string {
 func (*ListAgentsRequest) ProtoMessage() {}
 
 func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[105]
+	mi := &file_farlog_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8561,7 +8658,7 @@ func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsRequest.ProtoReflect.Descriptor instead.
 func (*ListAgentsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{105}
+	return file_farlog_proto_rawDescGZIP(), []int{106}
 }
 
 type ListAgentsResponse struct {
@@ -8576,7 +8673,7 @@ type ListAgentsResponse struct {
 
 func (x *ListAgentsResponse) Reset() {
 	*x = ListAgentsResponse{}
-	mi := &file_farlog_proto_msgTypes[106]
+	mi := &file_farlog_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8588,7 +8685,7 @@ func (x *ListAgentsResponse) String() string {
 func (*ListAgentsResponse) ProtoMessage() {}
 
 func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[106]
+	mi := &file_farlog_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8601,7 +8698,7 @@ func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsResponse.ProtoReflect.Descriptor instead.
 func (*ListAgentsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{106}
+	return file_farlog_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *ListAgentsResponse) GetTargets() []*TargetState {
@@ -8641,7 +8738,7 @@ type WatchRingsRequest struct {
 
 func (x *WatchRingsRequest) Reset() {
 	*x = WatchRingsRequest{}
-	mi := &file_farlog_proto_msgTypes[107]
+	mi := &file_farlog_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8653,7 +8750,7 @@ func (x *WatchRingsRequest) String() string {
 func (*WatchRingsRequest) ProtoMessage() {}
 
 func (x *WatchRingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[107]
+	mi := &file_farlog_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8666,7 +8763,7 @@ func (x *WatchRingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRingsRequest.ProtoReflect.Descriptor instead.
 func (*WatchRingsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{107}
+	return file_farlog_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *WatchRingsRequest) GetAgent() *Agent {
@@ -8689,7 +8786,7 @@ type WatchRingsResponse struct {
 
 func (x *WatchRingsResponse) Reset() {
 	*x = WatchRingsResponse{}
-	mi := &file_farlog_proto_msgTypes[108]
+	mi := &file_farlog_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8701,7 +8798,7 @@ func (x *WatchRingsResponse) String() string {
 func (*WatchRingsResponse) ProtoMessage() {}
 
 func (x *WatchRingsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[108]
+	mi := &file_farlog_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8714,7 +8811,7 @@ func (x *WatchRingsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRingsResponse.ProtoReflect.Descriptor instead.
 func (*WatchRingsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{108}
+	return file_farlog_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *WatchRingsResponse) GetRings() []*RingSpec {
@@ -8749,7 +8846,7 @@ type Unchanged struct {
 
 func (x *Unchanged) Reset() {
 	*x = Unchanged{}
-	mi := &file_farlog_proto_msgTypes[109]
+	mi := &file_farlog_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8761,7 +8858,7 @@ func (x *Unchanged) String() string {
 func (*Unchanged) ProtoMessage() {}
 
 func (x *Unchanged) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[109]
+	mi := &file_farlog_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8774,7 +8871,7 @@ func (x *Unchanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unchanged.ProtoReflect.Descriptor instead.
 func (*Unchanged) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{109}
+	return file_farlog_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *Unchanged) GetAgent() *Agent {
@@ -8801,7 +8898,7 @@ type ReportTargetRequest struct {
 
 func (x *ReportTargetRequest) Reset() {
 	*x = ReportTargetRequest{}
-	mi := &file_farlog_proto_msgTypes[110]
+	mi := &file_farlog_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8813,7 +8910,7 @@ func (x *ReportTargetRequest) String() string {
 func (*ReportTargetRequest) ProtoMessage() {}
 
 func (x *ReportTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[110]
+	mi := &file_farlog_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8826,7 +8923,7 @@ func (x *ReportTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportTargetRequest.ProtoReflect.Descriptor instead.
 func (*ReportTargetRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{110}
+	return file_farlog_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *ReportTargetRequest) GetState() *TargetState {
@@ -8859,7 +8956,7 @@ type ReportTargetResponse struct {
 
 func (x *ReportTargetResponse) Reset() {
 	*x = ReportTargetResponse{}
-	mi := &file_farlog_proto_msgTypes[111]
+	mi := &file_farlog_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8871,7 +8968,7 @@ func (x *ReportTargetResponse) String() string {
 func (*ReportTargetResponse) ProtoMessage() {}
 
 func (x *ReportTargetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[111]
+	mi := &file_farlog_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8884,7 +8981,7 @@ func (x *ReportTargetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportTargetResponse.ProtoReflect.Descriptor instead.
 func (*ReportTargetResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{111}
+	return file_farlog_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *ReportTargetResponse) GetInterval() *durationpb.Duration {
@@ -8925,7 +9022,7 @@ type WatchAssignmentsRequest struct {
 
 func (x *WatchAssignmentsRequest) Reset() {
 	*x = WatchAssignmentsRequest{}
-	mi := &file_farlog_proto_msgTypes[112]
+	mi := &file_farlog_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8937,7 +9034,7 @@ func (x *WatchAssignmentsRequest) String() string {
 func (*WatchAssignmentsRequest) ProtoMessage() {}
 
 func (x *WatchAssignmentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[112]
+	mi := &file_farlog_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8950,7 +9047,7 @@ func (x *WatchAssignmentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAssignmentsRequest.ProtoReflect.Descriptor instead.
 func (*WatchAssignmentsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{112}
+	return file_farlog_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *WatchAssignmentsRequest) GetAgent() *Agent {
@@ -8977,7 +9074,7 @@ type WatchAssignmentsResponse struct {
 
 func (x *WatchAssignmentsResponse) Reset() {
 	*x = WatchAssignmentsResponse{}
-	mi := &file_farlog_proto_msgTypes[113]
+	mi := &file_farlog_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8989,7 +9086,7 @@ func (x *WatchAssignmentsResponse) String() string {
 func (*WatchAssignmentsResponse) ProtoMessage() {}
 
 func (x *WatchAssignmentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[113]
+	mi := &file_farlog_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9002,7 +9099,7 @@ func (x *WatchAssignmentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAssignmentsResponse.ProtoReflect.Descriptor instead.
 func (*WatchAssignmentsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{113}
+	return file_farlog_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *WatchAssignmentsResponse) GetAssignments() []*Assignment {
@@ -9022,7 +9119,7 @@ type ReportDrainRequest struct {
 
 func (x *ReportDrainRequest) Reset() {
 	*x = ReportDrainRequest{}
-	mi := &file_farlog_proto_msgTypes[114]
+	mi := &file_farlog_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9034,7 +9131,7 @@ func (x *ReportDrainRequest) String() string {
 func (*ReportDrainRequest) ProtoMessage() {}
 
 func (x *ReportDrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[114]
+	mi := &file_farlog_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9047,7 +9144,7 @@ func (x *ReportDrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDrainRequest.ProtoReflect.Descriptor instead.
 func (*ReportDrainRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{114}
+	return file_farlog_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *ReportDrainRequest) GetState() *DrainState {
@@ -9076,7 +9173,7 @@ type ReportDrainResponse struct {
 
 func (x *ReportDrainResponse) Reset() {
 	*x = ReportDrainResponse{}
-	mi := &file_farlog_proto_msgTypes[115]
+	mi := &file_farlog_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9088,7 +9185,7 @@ func (x *ReportDrainResponse) String() string {
 func (*ReportDrainResponse) ProtoMessage() {}
 
 func (x *ReportDrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[115]
+	mi := &file_farlog_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9101,7 +9198,7 @@ func (x *ReportDrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDrainResponse.ProtoReflect.Descriptor instead.
 func (*ReportDrainResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{115}
+	return file_farlog_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *ReportDrainResponse) GetInterval() *durationpb.Duration {
@@ -9434,7 +9531,7 @@ const file_farlog_proto_rawDesc = "" +
 	"rtt_median\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\trttMedian\x12\x14\n" +
 	"\x05count\x18\x05 \x01(\rR\x05count\x12=\n" +
 	"\fmeasure_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\vmeasureTime\x12\x1e\n" +
-	"\x05error\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\x05error\"\xf6\x02\n" +
+	"\x05error\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\x05error\"\xc1\x03\n" +
 	"\tHostState\x12\x8d\x01\n" +
 	"\x04host\x18\x01 \x01(\tBy\xbaHv\xba\x01s\n" +
 	"\x04host\x122expected 1 to 128 letters, digits, '.', '_' or '-'\x1a7this.size() <= 128 && this.matches('^[A-Za-z0-9._-]+$')R\x04host\x127\n" +
@@ -9443,7 +9540,18 @@ const file_farlog_proto_rawDesc = "" +
 	"reportTime\x12:\n" +
 	"\awriters\x18\x04 \x03(\v2\x15.farlog.v1.HostWriterB\t\xbaH\x06\x92\x01\x03\x10\x80\bR\awriters\x12'\n" +
 	"\n" +
-	"clock_jump\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\tclockJump\"\xb7\x01\n" +
+	"clock_jump\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\tclockJump\x12I\n" +
+	"\n" +
+	"namespaces\x18\x06 \x03(\v2\x1e.farlog.v1.NamespaceConnectionB\t\xbaH\x06\x92\x01\x03\x10\x80\bR\n" +
+	"namespaces\"\xee\x01\n" +
+	"\x13NamespaceConnection\x12)\n" +
+	"\vtarget_host\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\n" +
+	"targetHost\x12\x1b\n" +
+	"\x04name\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\x04name\x12&\n" +
+	"\tsubsystem\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\xdf\x01R\tsubsystem\x12 \n" +
+	"\x06device\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x06device\x12%\n" +
+	"\ttransport\x18\x05 \x01(\tB\a\xbaH\x04r\x02\x18\x10R\ttransport\x12\x1e\n" +
+	"\x05error\x18\x06 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x05error\"\xb7\x01\n" +
 	"\n" +
 	"HostWriter\x12 \n" +
 	"\x06stream\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06stream\x12\x14\n" +
@@ -10035,7 +10143,7 @@ func file_farlog_proto_rawDescGZIP() []byte {
 }
 
 var file_farlog_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_farlog_proto_msgTypes = make([]protoimpl.MessageInfo, 116)
+var file_farlog_proto_msgTypes = make([]protoimpl.MessageInfo, 117)
 var file_farlog_proto_goTypes = []any{
 	(Level)(0),                       // 0: farlog.v1.Level
 	(Policy)(0),                      // 1: farlog.v1.Policy
@@ -10070,116 +10178,117 @@ var file_farlog_proto_goTypes = []any{
 	(*Agent)(nil),                    // 30: farlog.v1.Agent
 	(*NetworkPath)(nil),              // 31: farlog.v1.NetworkPath
 	(*HostState)(nil),                // 32: farlog.v1.HostState
-	(*HostWriter)(nil),               // 33: farlog.v1.HostWriter
-	(*SlowConsumer)(nil),             // 34: farlog.v1.SlowConsumer
-	(*Region)(nil),                   // 35: farlog.v1.Region
-	(*TargetState)(nil),              // 36: farlog.v1.TargetState
-	(*NamespaceState)(nil),           // 37: farlog.v1.NamespaceState
-	(*MediaHealth)(nil),              // 38: farlog.v1.MediaHealth
-	(*DrainState)(nil),               // 39: farlog.v1.DrainState
-	(*DrainProgress)(nil),            // 40: farlog.v1.DrainProgress
-	(*StoreAnchor)(nil),              // 41: farlog.v1.StoreAnchor
-	(*Assignment)(nil),               // 42: farlog.v1.Assignment
-	(*LostStore)(nil),                // 43: farlog.v1.LostStore
-	(*Holder)(nil),                   // 44: farlog.v1.Holder
-	(*Member)(nil),                   // 45: farlog.v1.Member
-	(*Grant)(nil),                    // 46: farlog.v1.Grant
-	(*StreamStatus)(nil),             // 47: farlog.v1.StreamStatus
-	(*Problem)(nil),                  // 48: farlog.v1.Problem
-	(*Problems)(nil),                 // 49: farlog.v1.Problems
-	(*CreateStreamRequest)(nil),      // 50: farlog.v1.CreateStreamRequest
-	(*CreateStreamResponse)(nil),     // 51: farlog.v1.CreateStreamResponse
-	(*UpdateStreamRequest)(nil),      // 52: farlog.v1.UpdateStreamRequest
-	(*UpdateStreamResponse)(nil),     // 53: farlog.v1.UpdateStreamResponse
-	(*DeleteStreamRequest)(nil),      // 54: farlog.v1.DeleteStreamRequest
-	(*DeleteStreamResponse)(nil),     // 55: farlog.v1.DeleteStreamResponse
-	(*ListStreamsRequest)(nil),       // 56: farlog.v1.ListStreamsRequest
-	(*ListStreamsResponse)(nil),      // 57: farlog.v1.ListStreamsResponse
-	(*WatchStreamsRequest)(nil),      // 58: farlog.v1.WatchStreamsRequest
-	(*WatchStreamsResponse)(nil),     // 59: farlog.v1.WatchStreamsResponse
-	(*FieldChange)(nil),              // 60: farlog.v1.FieldChange
-	(*Change)(nil),                   // 61: farlog.v1.Change
-	(*ApplyFabricRequest)(nil),       // 62: farlog.v1.ApplyFabricRequest
-	(*ApplyFabricResponse)(nil),      // 63: farlog.v1.ApplyFabricResponse
-	(*Drift)(nil),                    // 64: farlog.v1.Drift
-	(*BackupRequest)(nil),            // 65: farlog.v1.BackupRequest
-	(*BackupEntry)(nil),              // 66: farlog.v1.BackupEntry
-	(*RestoreResponse)(nil),          // 67: farlog.v1.RestoreResponse
-	(*GetFabricRequest)(nil),         // 68: farlog.v1.GetFabricRequest
-	(*GetFabricResponse)(nil),        // 69: farlog.v1.GetFabricResponse
-	(*GetStreamRequest)(nil),         // 70: farlog.v1.GetStreamRequest
-	(*GetStreamResponse)(nil),        // 71: farlog.v1.GetStreamResponse
-	(*AcquireWriterRequest)(nil),     // 72: farlog.v1.AcquireWriterRequest
-	(*AcquireWriterResponse)(nil),    // 73: farlog.v1.AcquireWriterResponse
-	(*ReportConsumerRequest)(nil),    // 74: farlog.v1.ReportConsumerRequest
-	(*ReportConsumerResponse)(nil),   // 75: farlog.v1.ReportConsumerResponse
-	(*ExtendWriterRequest)(nil),      // 76: farlog.v1.ExtendWriterRequest
-	(*ExtendWriterResponse)(nil),     // 77: farlog.v1.ExtendWriterResponse
-	(*WriterSettings)(nil),           // 78: farlog.v1.WriterSettings
-	(*ExtendedMember)(nil),           // 79: farlog.v1.ExtendedMember
-	(*CheckWritersRequest)(nil),      // 80: farlog.v1.CheckWritersRequest
-	(*RunningWriter)(nil),            // 81: farlog.v1.RunningWriter
-	(*CheckWritersResponse)(nil),     // 82: farlog.v1.CheckWritersResponse
-	(*WatchWritersRequest)(nil),      // 83: farlog.v1.WatchWritersRequest
-	(*WriterState)(nil),              // 84: farlog.v1.WriterState
-	(*OtherWriter)(nil),              // 85: farlog.v1.OtherWriter
-	(*WatchWritersResponse)(nil),     // 86: farlog.v1.WatchWritersResponse
-	(*AcquireReaderRequest)(nil),     // 87: farlog.v1.AcquireReaderRequest
-	(*AcquireReaderResponse)(nil),    // 88: farlog.v1.AcquireReaderResponse
-	(*RebindStreamRequest)(nil),      // 89: farlog.v1.RebindStreamRequest
-	(*RebindStreamResponse)(nil),     // 90: farlog.v1.RebindStreamResponse
-	(*TakeOverStreamRequest)(nil),    // 91: farlog.v1.TakeOverStreamRequest
-	(*TakeOverStreamResponse)(nil),   // 92: farlog.v1.TakeOverStreamResponse
-	(*CreateRouteRequest)(nil),       // 93: farlog.v1.CreateRouteRequest
-	(*CreateRouteResponse)(nil),      // 94: farlog.v1.CreateRouteResponse
-	(*UpdateRouteRequest)(nil),       // 95: farlog.v1.UpdateRouteRequest
-	(*UpdateRouteResponse)(nil),      // 96: farlog.v1.UpdateRouteResponse
-	(*DeleteRouteRequest)(nil),       // 97: farlog.v1.DeleteRouteRequest
-	(*DeleteRouteResponse)(nil),      // 98: farlog.v1.DeleteRouteResponse
-	(*ListRoutesRequest)(nil),        // 99: farlog.v1.ListRoutesRequest
-	(*ListRoutesResponse)(nil),       // 100: farlog.v1.ListRoutesResponse
-	(*GetRouteRequest)(nil),          // 101: farlog.v1.GetRouteRequest
-	(*GetRouteResponse)(nil),         // 102: farlog.v1.GetRouteResponse
-	(*WatchRoutesRequest)(nil),       // 103: farlog.v1.WatchRoutesRequest
-	(*WatchRoutesResponse)(nil),      // 104: farlog.v1.WatchRoutesResponse
-	(*AcquireRouteRequest)(nil),      // 105: farlog.v1.AcquireRouteRequest
-	(*LegGrant)(nil),                 // 106: farlog.v1.LegGrant
-	(*AcquireRouteResponse)(nil),     // 107: farlog.v1.AcquireRouteResponse
-	(*ReplaceMemberRequest)(nil),     // 108: farlog.v1.ReplaceMemberRequest
-	(*ReplaceMemberResponse)(nil),    // 109: farlog.v1.ReplaceMemberResponse
-	(*AcceptLossRequest)(nil),        // 110: farlog.v1.AcceptLossRequest
-	(*AcceptLossResponse)(nil),       // 111: farlog.v1.AcceptLossResponse
-	(*ListAgentsRequest)(nil),        // 112: farlog.v1.ListAgentsRequest
-	(*ListAgentsResponse)(nil),       // 113: farlog.v1.ListAgentsResponse
-	(*WatchRingsRequest)(nil),        // 114: farlog.v1.WatchRingsRequest
-	(*WatchRingsResponse)(nil),       // 115: farlog.v1.WatchRingsResponse
-	(*Unchanged)(nil),                // 116: farlog.v1.Unchanged
-	(*ReportTargetRequest)(nil),      // 117: farlog.v1.ReportTargetRequest
-	(*ReportTargetResponse)(nil),     // 118: farlog.v1.ReportTargetResponse
-	(*WatchAssignmentsRequest)(nil),  // 119: farlog.v1.WatchAssignmentsRequest
-	(*WatchAssignmentsResponse)(nil), // 120: farlog.v1.WatchAssignmentsResponse
-	(*ReportDrainRequest)(nil),       // 121: farlog.v1.ReportDrainRequest
-	(*ReportDrainResponse)(nil),      // 122: farlog.v1.ReportDrainResponse
-	(*durationpb.Duration)(nil),      // 123: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 124: google.protobuf.Timestamp
+	(*NamespaceConnection)(nil),      // 33: farlog.v1.NamespaceConnection
+	(*HostWriter)(nil),               // 34: farlog.v1.HostWriter
+	(*SlowConsumer)(nil),             // 35: farlog.v1.SlowConsumer
+	(*Region)(nil),                   // 36: farlog.v1.Region
+	(*TargetState)(nil),              // 37: farlog.v1.TargetState
+	(*NamespaceState)(nil),           // 38: farlog.v1.NamespaceState
+	(*MediaHealth)(nil),              // 39: farlog.v1.MediaHealth
+	(*DrainState)(nil),               // 40: farlog.v1.DrainState
+	(*DrainProgress)(nil),            // 41: farlog.v1.DrainProgress
+	(*StoreAnchor)(nil),              // 42: farlog.v1.StoreAnchor
+	(*Assignment)(nil),               // 43: farlog.v1.Assignment
+	(*LostStore)(nil),                // 44: farlog.v1.LostStore
+	(*Holder)(nil),                   // 45: farlog.v1.Holder
+	(*Member)(nil),                   // 46: farlog.v1.Member
+	(*Grant)(nil),                    // 47: farlog.v1.Grant
+	(*StreamStatus)(nil),             // 48: farlog.v1.StreamStatus
+	(*Problem)(nil),                  // 49: farlog.v1.Problem
+	(*Problems)(nil),                 // 50: farlog.v1.Problems
+	(*CreateStreamRequest)(nil),      // 51: farlog.v1.CreateStreamRequest
+	(*CreateStreamResponse)(nil),     // 52: farlog.v1.CreateStreamResponse
+	(*UpdateStreamRequest)(nil),      // 53: farlog.v1.UpdateStreamRequest
+	(*UpdateStreamResponse)(nil),     // 54: farlog.v1.UpdateStreamResponse
+	(*DeleteStreamRequest)(nil),      // 55: farlog.v1.DeleteStreamRequest
+	(*DeleteStreamResponse)(nil),     // 56: farlog.v1.DeleteStreamResponse
+	(*ListStreamsRequest)(nil),       // 57: farlog.v1.ListStreamsRequest
+	(*ListStreamsResponse)(nil),      // 58: farlog.v1.ListStreamsResponse
+	(*WatchStreamsRequest)(nil),      // 59: farlog.v1.WatchStreamsRequest
+	(*WatchStreamsResponse)(nil),     // 60: farlog.v1.WatchStreamsResponse
+	(*FieldChange)(nil),              // 61: farlog.v1.FieldChange
+	(*Change)(nil),                   // 62: farlog.v1.Change
+	(*ApplyFabricRequest)(nil),       // 63: farlog.v1.ApplyFabricRequest
+	(*ApplyFabricResponse)(nil),      // 64: farlog.v1.ApplyFabricResponse
+	(*Drift)(nil),                    // 65: farlog.v1.Drift
+	(*BackupRequest)(nil),            // 66: farlog.v1.BackupRequest
+	(*BackupEntry)(nil),              // 67: farlog.v1.BackupEntry
+	(*RestoreResponse)(nil),          // 68: farlog.v1.RestoreResponse
+	(*GetFabricRequest)(nil),         // 69: farlog.v1.GetFabricRequest
+	(*GetFabricResponse)(nil),        // 70: farlog.v1.GetFabricResponse
+	(*GetStreamRequest)(nil),         // 71: farlog.v1.GetStreamRequest
+	(*GetStreamResponse)(nil),        // 72: farlog.v1.GetStreamResponse
+	(*AcquireWriterRequest)(nil),     // 73: farlog.v1.AcquireWriterRequest
+	(*AcquireWriterResponse)(nil),    // 74: farlog.v1.AcquireWriterResponse
+	(*ReportConsumerRequest)(nil),    // 75: farlog.v1.ReportConsumerRequest
+	(*ReportConsumerResponse)(nil),   // 76: farlog.v1.ReportConsumerResponse
+	(*ExtendWriterRequest)(nil),      // 77: farlog.v1.ExtendWriterRequest
+	(*ExtendWriterResponse)(nil),     // 78: farlog.v1.ExtendWriterResponse
+	(*WriterSettings)(nil),           // 79: farlog.v1.WriterSettings
+	(*ExtendedMember)(nil),           // 80: farlog.v1.ExtendedMember
+	(*CheckWritersRequest)(nil),      // 81: farlog.v1.CheckWritersRequest
+	(*RunningWriter)(nil),            // 82: farlog.v1.RunningWriter
+	(*CheckWritersResponse)(nil),     // 83: farlog.v1.CheckWritersResponse
+	(*WatchWritersRequest)(nil),      // 84: farlog.v1.WatchWritersRequest
+	(*WriterState)(nil),              // 85: farlog.v1.WriterState
+	(*OtherWriter)(nil),              // 86: farlog.v1.OtherWriter
+	(*WatchWritersResponse)(nil),     // 87: farlog.v1.WatchWritersResponse
+	(*AcquireReaderRequest)(nil),     // 88: farlog.v1.AcquireReaderRequest
+	(*AcquireReaderResponse)(nil),    // 89: farlog.v1.AcquireReaderResponse
+	(*RebindStreamRequest)(nil),      // 90: farlog.v1.RebindStreamRequest
+	(*RebindStreamResponse)(nil),     // 91: farlog.v1.RebindStreamResponse
+	(*TakeOverStreamRequest)(nil),    // 92: farlog.v1.TakeOverStreamRequest
+	(*TakeOverStreamResponse)(nil),   // 93: farlog.v1.TakeOverStreamResponse
+	(*CreateRouteRequest)(nil),       // 94: farlog.v1.CreateRouteRequest
+	(*CreateRouteResponse)(nil),      // 95: farlog.v1.CreateRouteResponse
+	(*UpdateRouteRequest)(nil),       // 96: farlog.v1.UpdateRouteRequest
+	(*UpdateRouteResponse)(nil),      // 97: farlog.v1.UpdateRouteResponse
+	(*DeleteRouteRequest)(nil),       // 98: farlog.v1.DeleteRouteRequest
+	(*DeleteRouteResponse)(nil),      // 99: farlog.v1.DeleteRouteResponse
+	(*ListRoutesRequest)(nil),        // 100: farlog.v1.ListRoutesRequest
+	(*ListRoutesResponse)(nil),       // 101: farlog.v1.ListRoutesResponse
+	(*GetRouteRequest)(nil),          // 102: farlog.v1.GetRouteRequest
+	(*GetRouteResponse)(nil),         // 103: farlog.v1.GetRouteResponse
+	(*WatchRoutesRequest)(nil),       // 104: farlog.v1.WatchRoutesRequest
+	(*WatchRoutesResponse)(nil),      // 105: farlog.v1.WatchRoutesResponse
+	(*AcquireRouteRequest)(nil),      // 106: farlog.v1.AcquireRouteRequest
+	(*LegGrant)(nil),                 // 107: farlog.v1.LegGrant
+	(*AcquireRouteResponse)(nil),     // 108: farlog.v1.AcquireRouteResponse
+	(*ReplaceMemberRequest)(nil),     // 109: farlog.v1.ReplaceMemberRequest
+	(*ReplaceMemberResponse)(nil),    // 110: farlog.v1.ReplaceMemberResponse
+	(*AcceptLossRequest)(nil),        // 111: farlog.v1.AcceptLossRequest
+	(*AcceptLossResponse)(nil),       // 112: farlog.v1.AcceptLossResponse
+	(*ListAgentsRequest)(nil),        // 113: farlog.v1.ListAgentsRequest
+	(*ListAgentsResponse)(nil),       // 114: farlog.v1.ListAgentsResponse
+	(*WatchRingsRequest)(nil),        // 115: farlog.v1.WatchRingsRequest
+	(*WatchRingsResponse)(nil),       // 116: farlog.v1.WatchRingsResponse
+	(*Unchanged)(nil),                // 117: farlog.v1.Unchanged
+	(*ReportTargetRequest)(nil),      // 118: farlog.v1.ReportTargetRequest
+	(*ReportTargetResponse)(nil),     // 119: farlog.v1.ReportTargetResponse
+	(*WatchAssignmentsRequest)(nil),  // 120: farlog.v1.WatchAssignmentsRequest
+	(*WatchAssignmentsResponse)(nil), // 121: farlog.v1.WatchAssignmentsResponse
+	(*ReportDrainRequest)(nil),       // 122: farlog.v1.ReportDrainRequest
+	(*ReportDrainResponse)(nil),      // 123: farlog.v1.ReportDrainResponse
+	(*durationpb.Duration)(nil),      // 124: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 125: google.protobuf.Timestamp
 }
 var file_farlog_proto_depIdxs = []int32{
 	0,   // 0: farlog.v1.StreamSpec.level:type_name -> farlog.v1.Level
 	1,   // 1: farlog.v1.StreamSpec.policy:type_name -> farlog.v1.Policy
-	123, // 2: farlog.v1.StreamSpec.deadline:type_name -> google.protobuf.Duration
-	123, // 3: farlog.v1.StreamSpec.latency_limit:type_name -> google.protobuf.Duration
+	124, // 2: farlog.v1.StreamSpec.deadline:type_name -> google.protobuf.Duration
+	124, // 3: farlog.v1.StreamSpec.latency_limit:type_name -> google.protobuf.Duration
 	9,   // 4: farlog.v1.TargetSpec.namespaces:type_name -> farlog.v1.Namespace
 	11,  // 5: farlog.v1.TargetSpec.ports:type_name -> farlog.v1.NamespacePort
 	10,  // 6: farlog.v1.Namespace.hosts:type_name -> farlog.v1.NamespaceHost
 	2,   // 7: farlog.v1.NamespaceHost.auth:type_name -> farlog.v1.Authentication
 	0,   // 8: farlog.v1.RouteLeg.level:type_name -> farlog.v1.Level
 	3,   // 9: farlog.v1.RouteLeg.policy:type_name -> farlog.v1.LegPolicy
-	123, // 10: farlog.v1.RouteLeg.deadline:type_name -> google.protobuf.Duration
+	124, // 10: farlog.v1.RouteLeg.deadline:type_name -> google.protobuf.Duration
 	13,  // 11: farlog.v1.RouteRule.classes:type_name -> farlog.v1.ClassRange
 	14,  // 12: farlog.v1.RouteRule.legs:type_name -> farlog.v1.RouteLeg
 	15,  // 13: farlog.v1.RouteSpec.rules:type_name -> farlog.v1.RouteRule
 	16,  // 14: farlog.v1.Route.spec:type_name -> farlog.v1.RouteSpec
-	124, // 15: farlog.v1.Route.create_time:type_name -> google.protobuf.Timestamp
+	125, // 15: farlog.v1.Route.create_time:type_name -> google.protobuf.Timestamp
 	18,  // 16: farlog.v1.TenantUse.quota:type_name -> farlog.v1.TenantSpec
 	8,   // 17: farlog.v1.Fabric.targets:type_name -> farlog.v1.TargetSpec
 	7,   // 18: farlog.v1.Fabric.streams:type_name -> farlog.v1.StreamSpec
@@ -10187,225 +10296,226 @@ var file_farlog_proto_depIdxs = []int32{
 	18,  // 20: farlog.v1.Fabric.tenants:type_name -> farlog.v1.TenantSpec
 	12,  // 21: farlog.v1.Fabric.drains:type_name -> farlog.v1.DrainSpec
 	7,   // 22: farlog.v1.Stream.spec:type_name -> farlog.v1.StreamSpec
-	124, // 23: farlog.v1.Stream.create_time:type_name -> google.protobuf.Timestamp
+	125, // 23: farlog.v1.Stream.create_time:type_name -> google.protobuf.Timestamp
 	0,   // 24: farlog.v1.Contract.level:type_name -> farlog.v1.Level
-	123, // 25: farlog.v1.Contract.deadline_default:type_name -> google.protobuf.Duration
+	124, // 25: farlog.v1.Contract.deadline_default:type_name -> google.protobuf.Duration
 	21,  // 26: farlog.v1.RingSpec.stream:type_name -> farlog.v1.Stream
 	26,  // 27: farlog.v1.RingSpec.admission:type_name -> farlog.v1.Admission
 	24,  // 28: farlog.v1.RingSpec.replacement:type_name -> farlog.v1.Replacement
 	5,   // 29: farlog.v1.RingSpec.deletion:type_name -> farlog.v1.DeletionStage
-	124, // 30: farlog.v1.Replacement.start_time:type_name -> google.protobuf.Timestamp
+	125, // 30: farlog.v1.Replacement.start_time:type_name -> google.protobuf.Timestamp
 	4,   // 31: farlog.v1.RemoteGrant.role:type_name -> farlog.v1.GrantRole
-	124, // 32: farlog.v1.RemoteGrant.expire_time:type_name -> google.protobuf.Timestamp
+	125, // 32: farlog.v1.RemoteGrant.expire_time:type_name -> google.protobuf.Timestamp
 	25,  // 33: farlog.v1.Admission.grants:type_name -> farlog.v1.RemoteGrant
 	22,  // 34: farlog.v1.RingState.contract:type_name -> farlog.v1.Contract
-	124, // 35: farlog.v1.RingState.observe_time:type_name -> google.protobuf.Timestamp
-	124, // 36: farlog.v1.RingState.epoch_open_time:type_name -> google.protobuf.Timestamp
-	123, // 37: farlog.v1.RingState.lag_age:type_name -> google.protobuf.Duration
-	123, // 38: farlog.v1.RingState.time_to_full:type_name -> google.protobuf.Duration
+	125, // 35: farlog.v1.RingState.observe_time:type_name -> google.protobuf.Timestamp
+	125, // 36: farlog.v1.RingState.epoch_open_time:type_name -> google.protobuf.Timestamp
+	124, // 37: farlog.v1.RingState.lag_age:type_name -> google.protobuf.Duration
+	124, // 38: farlog.v1.RingState.time_to_full:type_name -> google.protobuf.Duration
 	29,  // 39: farlog.v1.RingState.counters:type_name -> farlog.v1.WriterCounters
 	5,   // 40: farlog.v1.Deletion.stage:type_name -> farlog.v1.DeletionStage
-	124, // 41: farlog.v1.Deletion.start_time:type_name -> google.protobuf.Timestamp
-	124, // 42: farlog.v1.Deletion.end_time:type_name -> google.protobuf.Timestamp
+	125, // 41: farlog.v1.Deletion.start_time:type_name -> google.protobuf.Timestamp
+	125, // 42: farlog.v1.Deletion.end_time:type_name -> google.protobuf.Timestamp
 	0,   // 43: farlog.v1.WriterCounters.level:type_name -> farlog.v1.Level
-	123, // 44: farlog.v1.WriterCounters.latency_p50:type_name -> google.protobuf.Duration
-	123, // 45: farlog.v1.WriterCounters.latency_p99:type_name -> google.protobuf.Duration
-	123, // 46: farlog.v1.WriterCounters.latency_p999:type_name -> google.protobuf.Duration
-	123, // 47: farlog.v1.WriterCounters.latency_max:type_name -> google.protobuf.Duration
-	123, // 48: farlog.v1.WriterCounters.stalled_for:type_name -> google.protobuf.Duration
-	35,  // 49: farlog.v1.Agent.regions:type_name -> farlog.v1.Region
-	123, // 50: farlog.v1.NetworkPath.rtt_min:type_name -> google.protobuf.Duration
-	123, // 51: farlog.v1.NetworkPath.rtt_median:type_name -> google.protobuf.Duration
-	124, // 52: farlog.v1.NetworkPath.measure_time:type_name -> google.protobuf.Timestamp
+	124, // 44: farlog.v1.WriterCounters.latency_p50:type_name -> google.protobuf.Duration
+	124, // 45: farlog.v1.WriterCounters.latency_p99:type_name -> google.protobuf.Duration
+	124, // 46: farlog.v1.WriterCounters.latency_p999:type_name -> google.protobuf.Duration
+	124, // 47: farlog.v1.WriterCounters.latency_max:type_name -> google.protobuf.Duration
+	124, // 48: farlog.v1.WriterCounters.stalled_for:type_name -> google.protobuf.Duration
+	36,  // 49: farlog.v1.Agent.regions:type_name -> farlog.v1.Region
+	124, // 50: farlog.v1.NetworkPath.rtt_min:type_name -> google.protobuf.Duration
+	124, // 51: farlog.v1.NetworkPath.rtt_median:type_name -> google.protobuf.Duration
+	125, // 52: farlog.v1.NetworkPath.measure_time:type_name -> google.protobuf.Timestamp
 	31,  // 53: farlog.v1.HostState.paths:type_name -> farlog.v1.NetworkPath
-	124, // 54: farlog.v1.HostState.report_time:type_name -> google.protobuf.Timestamp
-	33,  // 55: farlog.v1.HostState.writers:type_name -> farlog.v1.HostWriter
-	123, // 56: farlog.v1.HostWriter.stalled_for:type_name -> google.protobuf.Duration
-	29,  // 57: farlog.v1.HostWriter.counters:type_name -> farlog.v1.WriterCounters
-	44,  // 58: farlog.v1.SlowConsumer.holder:type_name -> farlog.v1.Holder
-	124, // 59: farlog.v1.SlowConsumer.report_time:type_name -> google.protobuf.Timestamp
-	0,   // 60: farlog.v1.Region.level:type_name -> farlog.v1.Level
-	30,  // 61: farlog.v1.TargetState.agent:type_name -> farlog.v1.Agent
-	27,  // 62: farlog.v1.TargetState.rings:type_name -> farlog.v1.RingState
-	124, // 63: farlog.v1.TargetState.report_time:type_name -> google.protobuf.Timestamp
-	38,  // 64: farlog.v1.TargetState.media:type_name -> farlog.v1.MediaHealth
-	37,  // 65: farlog.v1.TargetState.namespaces:type_name -> farlog.v1.NamespaceState
-	124, // 66: farlog.v1.MediaHealth.read_time:type_name -> google.protobuf.Timestamp
-	30,  // 67: farlog.v1.DrainState.agent:type_name -> farlog.v1.Agent
-	40,  // 68: farlog.v1.DrainState.progress:type_name -> farlog.v1.DrainProgress
-	124, // 69: farlog.v1.DrainState.report_time:type_name -> google.protobuf.Timestamp
-	41,  // 70: farlog.v1.DrainProgress.anchor:type_name -> farlog.v1.StoreAnchor
-	124, // 71: farlog.v1.StoreAnchor.anchor_time:type_name -> google.protobuf.Timestamp
-	45,  // 72: farlog.v1.Assignment.members:type_name -> farlog.v1.Member
-	43,  // 73: farlog.v1.Assignment.lost_store:type_name -> farlog.v1.LostStore
-	124, // 74: farlog.v1.LostStore.rebind_time:type_name -> google.protobuf.Timestamp
-	45,  // 75: farlog.v1.Grant.members:type_name -> farlog.v1.Member
-	0,   // 76: farlog.v1.Grant.level:type_name -> farlog.v1.Level
-	1,   // 77: farlog.v1.Grant.policy:type_name -> farlog.v1.Policy
-	123, // 78: farlog.v1.Grant.deadline:type_name -> google.protobuf.Duration
-	44,  // 79: farlog.v1.Grant.holder:type_name -> farlog.v1.Holder
-	124, // 80: farlog.v1.Grant.grant_time:type_name -> google.protobuf.Timestamp
-	78,  // 81: farlog.v1.Grant.running:type_name -> farlog.v1.WriterSettings
-	123, // 82: farlog.v1.Grant.valid_for:type_name -> google.protobuf.Duration
-	124, // 83: farlog.v1.Grant.close_time:type_name -> google.protobuf.Timestamp
-	21,  // 84: farlog.v1.StreamStatus.stream:type_name -> farlog.v1.Stream
-	46,  // 85: farlog.v1.StreamStatus.last_grant:type_name -> farlog.v1.Grant
-	23,  // 86: farlog.v1.StreamStatus.ring_specs:type_name -> farlog.v1.RingSpec
-	27,  // 87: farlog.v1.StreamStatus.rings:type_name -> farlog.v1.RingState
-	42,  // 88: farlog.v1.StreamStatus.assignment:type_name -> farlog.v1.Assignment
-	40,  // 89: farlog.v1.StreamStatus.drain:type_name -> farlog.v1.DrainProgress
-	6,   // 90: farlog.v1.StreamStatus.condition:type_name -> farlog.v1.Condition
-	31,  // 91: farlog.v1.StreamStatus.paths:type_name -> farlog.v1.NetworkPath
-	38,  // 92: farlog.v1.StreamStatus.worn:type_name -> farlog.v1.MediaHealth
-	28,  // 93: farlog.v1.StreamStatus.deletion:type_name -> farlog.v1.Deletion
-	123, // 94: farlog.v1.StreamStatus.stalled_for:type_name -> google.protobuf.Duration
-	34,  // 95: farlog.v1.StreamStatus.slow_consumers:type_name -> farlog.v1.SlowConsumer
-	29,  // 96: farlog.v1.StreamStatus.writer:type_name -> farlog.v1.WriterCounters
-	41,  // 97: farlog.v1.StreamStatus.anchor:type_name -> farlog.v1.StoreAnchor
-	48,  // 98: farlog.v1.Problems.problems:type_name -> farlog.v1.Problem
-	7,   // 99: farlog.v1.CreateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
-	21,  // 100: farlog.v1.CreateStreamResponse.stream:type_name -> farlog.v1.Stream
-	7,   // 101: farlog.v1.UpdateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
-	21,  // 102: farlog.v1.UpdateStreamResponse.stream:type_name -> farlog.v1.Stream
-	60,  // 103: farlog.v1.UpdateStreamResponse.fields:type_name -> farlog.v1.FieldChange
-	28,  // 104: farlog.v1.DeleteStreamResponse.deletion:type_name -> farlog.v1.Deletion
-	6,   // 105: farlog.v1.ListStreamsRequest.conditions:type_name -> farlog.v1.Condition
-	47,  // 106: farlog.v1.ListStreamsResponse.streams:type_name -> farlog.v1.StreamStatus
-	21,  // 107: farlog.v1.WatchStreamsResponse.streams:type_name -> farlog.v1.Stream
-	28,  // 108: farlog.v1.WatchStreamsResponse.deleted:type_name -> farlog.v1.Deletion
-	60,  // 109: farlog.v1.Change.fields:type_name -> farlog.v1.FieldChange
-	20,  // 110: farlog.v1.ApplyFabricRequest.fabric:type_name -> farlog.v1.Fabric
-	61,  // 111: farlog.v1.ApplyFabricResponse.changes:type_name -> farlog.v1.Change
-	64,  // 112: farlog.v1.ApplyFabricResponse.drift:type_name -> farlog.v1.Drift
-	6,   // 113: farlog.v1.Drift.condition:type_name -> farlog.v1.Condition
-	20,  // 114: farlog.v1.GetFabricResponse.fabric:type_name -> farlog.v1.Fabric
-	19,  // 115: farlog.v1.GetFabricResponse.tenants:type_name -> farlog.v1.TenantUse
-	47,  // 116: farlog.v1.GetStreamResponse.stream:type_name -> farlog.v1.StreamStatus
-	44,  // 117: farlog.v1.AcquireWriterRequest.holder:type_name -> farlog.v1.Holder
-	46,  // 118: farlog.v1.AcquireWriterResponse.grant:type_name -> farlog.v1.Grant
-	34,  // 119: farlog.v1.ReportConsumerRequest.consumer:type_name -> farlog.v1.SlowConsumer
-	123, // 120: farlog.v1.ReportConsumerResponse.interval:type_name -> google.protobuf.Duration
-	44,  // 121: farlog.v1.ExtendWriterRequest.holder:type_name -> farlog.v1.Holder
-	78,  // 122: farlog.v1.ExtendWriterRequest.running:type_name -> farlog.v1.WriterSettings
-	79,  // 123: farlog.v1.ExtendWriterResponse.members:type_name -> farlog.v1.ExtendedMember
-	78,  // 124: farlog.v1.ExtendWriterResponse.declared:type_name -> farlog.v1.WriterSettings
-	0,   // 125: farlog.v1.WriterSettings.level:type_name -> farlog.v1.Level
-	1,   // 126: farlog.v1.WriterSettings.policy:type_name -> farlog.v1.Policy
-	123, // 127: farlog.v1.WriterSettings.deadline:type_name -> google.protobuf.Duration
-	45,  // 128: farlog.v1.ExtendedMember.ring:type_name -> farlog.v1.Member
-	81,  // 129: farlog.v1.CheckWritersRequest.writers:type_name -> farlog.v1.RunningWriter
-	78,  // 130: farlog.v1.RunningWriter.running:type_name -> farlog.v1.WriterSettings
-	78,  // 131: farlog.v1.RunningWriter.declared:type_name -> farlog.v1.WriterSettings
-	78,  // 132: farlog.v1.WriterState.declared:type_name -> farlog.v1.WriterSettings
-	78,  // 133: farlog.v1.WriterState.running:type_name -> farlog.v1.WriterSettings
-	0,   // 134: farlog.v1.OtherWriter.level:type_name -> farlog.v1.Level
-	84,  // 135: farlog.v1.WatchWritersResponse.writers:type_name -> farlog.v1.WriterState
-	85,  // 136: farlog.v1.WatchWritersResponse.others:type_name -> farlog.v1.OtherWriter
-	44,  // 137: farlog.v1.AcquireReaderRequest.holder:type_name -> farlog.v1.Holder
-	46,  // 138: farlog.v1.AcquireReaderResponse.grant:type_name -> farlog.v1.Grant
-	42,  // 139: farlog.v1.RebindStreamResponse.assignment:type_name -> farlog.v1.Assignment
-	124, // 140: farlog.v1.TakeOverStreamResponse.confirm_time:type_name -> google.protobuf.Timestamp
-	44,  // 141: farlog.v1.TakeOverStreamResponse.former:type_name -> farlog.v1.Holder
-	16,  // 142: farlog.v1.CreateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
-	17,  // 143: farlog.v1.CreateRouteResponse.route:type_name -> farlog.v1.Route
-	16,  // 144: farlog.v1.UpdateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
-	17,  // 145: farlog.v1.UpdateRouteResponse.route:type_name -> farlog.v1.Route
-	60,  // 146: farlog.v1.UpdateRouteResponse.fields:type_name -> farlog.v1.FieldChange
-	17,  // 147: farlog.v1.DeleteRouteResponse.route:type_name -> farlog.v1.Route
-	17,  // 148: farlog.v1.ListRoutesResponse.routes:type_name -> farlog.v1.Route
-	17,  // 149: farlog.v1.GetRouteResponse.route:type_name -> farlog.v1.Route
-	15,  // 150: farlog.v1.GetRouteResponse.resolved:type_name -> farlog.v1.RouteRule
-	102, // 151: farlog.v1.WatchRoutesResponse.routes:type_name -> farlog.v1.GetRouteResponse
-	44,  // 152: farlog.v1.AcquireRouteRequest.holder:type_name -> farlog.v1.Holder
-	46,  // 153: farlog.v1.LegGrant.grant:type_name -> farlog.v1.Grant
-	17,  // 154: farlog.v1.AcquireRouteResponse.route:type_name -> farlog.v1.Route
-	15,  // 155: farlog.v1.AcquireRouteResponse.resolved:type_name -> farlog.v1.RouteRule
-	106, // 156: farlog.v1.AcquireRouteResponse.legs:type_name -> farlog.v1.LegGrant
-	23,  // 157: farlog.v1.ReplaceMemberResponse.ring:type_name -> farlog.v1.RingSpec
-	36,  // 158: farlog.v1.ListAgentsResponse.targets:type_name -> farlog.v1.TargetState
-	39,  // 159: farlog.v1.ListAgentsResponse.drains:type_name -> farlog.v1.DrainState
-	30,  // 160: farlog.v1.WatchRingsRequest.agent:type_name -> farlog.v1.Agent
-	23,  // 161: farlog.v1.WatchRingsResponse.rings:type_name -> farlog.v1.RingSpec
-	9,   // 162: farlog.v1.WatchRingsResponse.namespaces:type_name -> farlog.v1.Namespace
-	11,  // 163: farlog.v1.WatchRingsResponse.ports:type_name -> farlog.v1.NamespacePort
-	30,  // 164: farlog.v1.Unchanged.agent:type_name -> farlog.v1.Agent
-	36,  // 165: farlog.v1.ReportTargetRequest.state:type_name -> farlog.v1.TargetState
-	116, // 166: farlog.v1.ReportTargetRequest.unchanged:type_name -> farlog.v1.Unchanged
-	123, // 167: farlog.v1.ReportTargetResponse.interval:type_name -> google.protobuf.Duration
-	30,  // 168: farlog.v1.WatchAssignmentsRequest.agent:type_name -> farlog.v1.Agent
-	42,  // 169: farlog.v1.WatchAssignmentsResponse.assignments:type_name -> farlog.v1.Assignment
-	39,  // 170: farlog.v1.ReportDrainRequest.state:type_name -> farlog.v1.DrainState
-	116, // 171: farlog.v1.ReportDrainRequest.unchanged:type_name -> farlog.v1.Unchanged
-	123, // 172: farlog.v1.ReportDrainResponse.interval:type_name -> google.protobuf.Duration
-	50,  // 173: farlog.v1.ControlService.CreateStream:input_type -> farlog.v1.CreateStreamRequest
-	52,  // 174: farlog.v1.ControlService.UpdateStream:input_type -> farlog.v1.UpdateStreamRequest
-	54,  // 175: farlog.v1.ControlService.DeleteStream:input_type -> farlog.v1.DeleteStreamRequest
-	56,  // 176: farlog.v1.ControlService.ListStreams:input_type -> farlog.v1.ListStreamsRequest
-	70,  // 177: farlog.v1.ControlService.GetStream:input_type -> farlog.v1.GetStreamRequest
-	58,  // 178: farlog.v1.ControlService.WatchStreams:input_type -> farlog.v1.WatchStreamsRequest
-	72,  // 179: farlog.v1.ControlService.AcquireWriter:input_type -> farlog.v1.AcquireWriterRequest
-	76,  // 180: farlog.v1.ControlService.ExtendWriter:input_type -> farlog.v1.ExtendWriterRequest
-	80,  // 181: farlog.v1.ControlService.CheckWriters:input_type -> farlog.v1.CheckWritersRequest
-	83,  // 182: farlog.v1.ControlService.WatchWriters:input_type -> farlog.v1.WatchWritersRequest
-	87,  // 183: farlog.v1.ControlService.AcquireReader:input_type -> farlog.v1.AcquireReaderRequest
-	74,  // 184: farlog.v1.ControlService.ReportConsumer:input_type -> farlog.v1.ReportConsumerRequest
-	91,  // 185: farlog.v1.ControlService.TakeOverStream:input_type -> farlog.v1.TakeOverStreamRequest
-	89,  // 186: farlog.v1.ControlService.RebindStream:input_type -> farlog.v1.RebindStreamRequest
-	93,  // 187: farlog.v1.ControlService.CreateRoute:input_type -> farlog.v1.CreateRouteRequest
-	95,  // 188: farlog.v1.ControlService.UpdateRoute:input_type -> farlog.v1.UpdateRouteRequest
-	97,  // 189: farlog.v1.ControlService.DeleteRoute:input_type -> farlog.v1.DeleteRouteRequest
-	99,  // 190: farlog.v1.ControlService.ListRoutes:input_type -> farlog.v1.ListRoutesRequest
-	101, // 191: farlog.v1.ControlService.GetRoute:input_type -> farlog.v1.GetRouteRequest
-	103, // 192: farlog.v1.ControlService.WatchRoutes:input_type -> farlog.v1.WatchRoutesRequest
-	105, // 193: farlog.v1.ControlService.AcquireRoute:input_type -> farlog.v1.AcquireRouteRequest
-	108, // 194: farlog.v1.ControlService.ReplaceMember:input_type -> farlog.v1.ReplaceMemberRequest
-	110, // 195: farlog.v1.ControlService.AcceptLoss:input_type -> farlog.v1.AcceptLossRequest
-	112, // 196: farlog.v1.ControlService.ListAgents:input_type -> farlog.v1.ListAgentsRequest
-	62,  // 197: farlog.v1.ControlService.ApplyFabric:input_type -> farlog.v1.ApplyFabricRequest
-	65,  // 198: farlog.v1.ControlService.Backup:input_type -> farlog.v1.BackupRequest
-	66,  // 199: farlog.v1.ControlService.Restore:input_type -> farlog.v1.BackupEntry
-	68,  // 200: farlog.v1.ControlService.GetFabric:input_type -> farlog.v1.GetFabricRequest
-	114, // 201: farlog.v1.TargetService.WatchRings:input_type -> farlog.v1.WatchRingsRequest
-	117, // 202: farlog.v1.TargetService.ReportTarget:input_type -> farlog.v1.ReportTargetRequest
-	119, // 203: farlog.v1.DrainService.WatchAssignments:input_type -> farlog.v1.WatchAssignmentsRequest
-	121, // 204: farlog.v1.DrainService.ReportDrain:input_type -> farlog.v1.ReportDrainRequest
-	51,  // 205: farlog.v1.ControlService.CreateStream:output_type -> farlog.v1.CreateStreamResponse
-	53,  // 206: farlog.v1.ControlService.UpdateStream:output_type -> farlog.v1.UpdateStreamResponse
-	55,  // 207: farlog.v1.ControlService.DeleteStream:output_type -> farlog.v1.DeleteStreamResponse
-	57,  // 208: farlog.v1.ControlService.ListStreams:output_type -> farlog.v1.ListStreamsResponse
-	71,  // 209: farlog.v1.ControlService.GetStream:output_type -> farlog.v1.GetStreamResponse
-	59,  // 210: farlog.v1.ControlService.WatchStreams:output_type -> farlog.v1.WatchStreamsResponse
-	73,  // 211: farlog.v1.ControlService.AcquireWriter:output_type -> farlog.v1.AcquireWriterResponse
-	77,  // 212: farlog.v1.ControlService.ExtendWriter:output_type -> farlog.v1.ExtendWriterResponse
-	82,  // 213: farlog.v1.ControlService.CheckWriters:output_type -> farlog.v1.CheckWritersResponse
-	86,  // 214: farlog.v1.ControlService.WatchWriters:output_type -> farlog.v1.WatchWritersResponse
-	88,  // 215: farlog.v1.ControlService.AcquireReader:output_type -> farlog.v1.AcquireReaderResponse
-	75,  // 216: farlog.v1.ControlService.ReportConsumer:output_type -> farlog.v1.ReportConsumerResponse
-	92,  // 217: farlog.v1.ControlService.TakeOverStream:output_type -> farlog.v1.TakeOverStreamResponse
-	90,  // 218: farlog.v1.ControlService.RebindStream:output_type -> farlog.v1.RebindStreamResponse
-	94,  // 219: farlog.v1.ControlService.CreateRoute:output_type -> farlog.v1.CreateRouteResponse
-	96,  // 220: farlog.v1.ControlService.UpdateRoute:output_type -> farlog.v1.UpdateRouteResponse
-	98,  // 221: farlog.v1.ControlService.DeleteRoute:output_type -> farlog.v1.DeleteRouteResponse
-	100, // 222: farlog.v1.ControlService.ListRoutes:output_type -> farlog.v1.ListRoutesResponse
-	102, // 223: farlog.v1.ControlService.GetRoute:output_type -> farlog.v1.GetRouteResponse
-	104, // 224: farlog.v1.ControlService.WatchRoutes:output_type -> farlog.v1.WatchRoutesResponse
-	107, // 225: farlog.v1.ControlService.AcquireRoute:output_type -> farlog.v1.AcquireRouteResponse
-	109, // 226: farlog.v1.ControlService.ReplaceMember:output_type -> farlog.v1.ReplaceMemberResponse
-	111, // 227: farlog.v1.ControlService.AcceptLoss:output_type -> farlog.v1.AcceptLossResponse
-	113, // 228: farlog.v1.ControlService.ListAgents:output_type -> farlog.v1.ListAgentsResponse
-	63,  // 229: farlog.v1.ControlService.ApplyFabric:output_type -> farlog.v1.ApplyFabricResponse
-	66,  // 230: farlog.v1.ControlService.Backup:output_type -> farlog.v1.BackupEntry
-	67,  // 231: farlog.v1.ControlService.Restore:output_type -> farlog.v1.RestoreResponse
-	69,  // 232: farlog.v1.ControlService.GetFabric:output_type -> farlog.v1.GetFabricResponse
-	115, // 233: farlog.v1.TargetService.WatchRings:output_type -> farlog.v1.WatchRingsResponse
-	118, // 234: farlog.v1.TargetService.ReportTarget:output_type -> farlog.v1.ReportTargetResponse
-	120, // 235: farlog.v1.DrainService.WatchAssignments:output_type -> farlog.v1.WatchAssignmentsResponse
-	122, // 236: farlog.v1.DrainService.ReportDrain:output_type -> farlog.v1.ReportDrainResponse
-	205, // [205:237] is the sub-list for method output_type
-	173, // [173:205] is the sub-list for method input_type
-	173, // [173:173] is the sub-list for extension type_name
-	173, // [173:173] is the sub-list for extension extendee
-	0,   // [0:173] is the sub-list for field type_name
+	125, // 54: farlog.v1.HostState.report_time:type_name -> google.protobuf.Timestamp
+	34,  // 55: farlog.v1.HostState.writers:type_name -> farlog.v1.HostWriter
+	33,  // 56: farlog.v1.HostState.namespaces:type_name -> farlog.v1.NamespaceConnection
+	124, // 57: farlog.v1.HostWriter.stalled_for:type_name -> google.protobuf.Duration
+	29,  // 58: farlog.v1.HostWriter.counters:type_name -> farlog.v1.WriterCounters
+	45,  // 59: farlog.v1.SlowConsumer.holder:type_name -> farlog.v1.Holder
+	125, // 60: farlog.v1.SlowConsumer.report_time:type_name -> google.protobuf.Timestamp
+	0,   // 61: farlog.v1.Region.level:type_name -> farlog.v1.Level
+	30,  // 62: farlog.v1.TargetState.agent:type_name -> farlog.v1.Agent
+	27,  // 63: farlog.v1.TargetState.rings:type_name -> farlog.v1.RingState
+	125, // 64: farlog.v1.TargetState.report_time:type_name -> google.protobuf.Timestamp
+	39,  // 65: farlog.v1.TargetState.media:type_name -> farlog.v1.MediaHealth
+	38,  // 66: farlog.v1.TargetState.namespaces:type_name -> farlog.v1.NamespaceState
+	125, // 67: farlog.v1.MediaHealth.read_time:type_name -> google.protobuf.Timestamp
+	30,  // 68: farlog.v1.DrainState.agent:type_name -> farlog.v1.Agent
+	41,  // 69: farlog.v1.DrainState.progress:type_name -> farlog.v1.DrainProgress
+	125, // 70: farlog.v1.DrainState.report_time:type_name -> google.protobuf.Timestamp
+	42,  // 71: farlog.v1.DrainProgress.anchor:type_name -> farlog.v1.StoreAnchor
+	125, // 72: farlog.v1.StoreAnchor.anchor_time:type_name -> google.protobuf.Timestamp
+	46,  // 73: farlog.v1.Assignment.members:type_name -> farlog.v1.Member
+	44,  // 74: farlog.v1.Assignment.lost_store:type_name -> farlog.v1.LostStore
+	125, // 75: farlog.v1.LostStore.rebind_time:type_name -> google.protobuf.Timestamp
+	46,  // 76: farlog.v1.Grant.members:type_name -> farlog.v1.Member
+	0,   // 77: farlog.v1.Grant.level:type_name -> farlog.v1.Level
+	1,   // 78: farlog.v1.Grant.policy:type_name -> farlog.v1.Policy
+	124, // 79: farlog.v1.Grant.deadline:type_name -> google.protobuf.Duration
+	45,  // 80: farlog.v1.Grant.holder:type_name -> farlog.v1.Holder
+	125, // 81: farlog.v1.Grant.grant_time:type_name -> google.protobuf.Timestamp
+	79,  // 82: farlog.v1.Grant.running:type_name -> farlog.v1.WriterSettings
+	124, // 83: farlog.v1.Grant.valid_for:type_name -> google.protobuf.Duration
+	125, // 84: farlog.v1.Grant.close_time:type_name -> google.protobuf.Timestamp
+	21,  // 85: farlog.v1.StreamStatus.stream:type_name -> farlog.v1.Stream
+	47,  // 86: farlog.v1.StreamStatus.last_grant:type_name -> farlog.v1.Grant
+	23,  // 87: farlog.v1.StreamStatus.ring_specs:type_name -> farlog.v1.RingSpec
+	27,  // 88: farlog.v1.StreamStatus.rings:type_name -> farlog.v1.RingState
+	43,  // 89: farlog.v1.StreamStatus.assignment:type_name -> farlog.v1.Assignment
+	41,  // 90: farlog.v1.StreamStatus.drain:type_name -> farlog.v1.DrainProgress
+	6,   // 91: farlog.v1.StreamStatus.condition:type_name -> farlog.v1.Condition
+	31,  // 92: farlog.v1.StreamStatus.paths:type_name -> farlog.v1.NetworkPath
+	39,  // 93: farlog.v1.StreamStatus.worn:type_name -> farlog.v1.MediaHealth
+	28,  // 94: farlog.v1.StreamStatus.deletion:type_name -> farlog.v1.Deletion
+	124, // 95: farlog.v1.StreamStatus.stalled_for:type_name -> google.protobuf.Duration
+	35,  // 96: farlog.v1.StreamStatus.slow_consumers:type_name -> farlog.v1.SlowConsumer
+	29,  // 97: farlog.v1.StreamStatus.writer:type_name -> farlog.v1.WriterCounters
+	42,  // 98: farlog.v1.StreamStatus.anchor:type_name -> farlog.v1.StoreAnchor
+	49,  // 99: farlog.v1.Problems.problems:type_name -> farlog.v1.Problem
+	7,   // 100: farlog.v1.CreateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
+	21,  // 101: farlog.v1.CreateStreamResponse.stream:type_name -> farlog.v1.Stream
+	7,   // 102: farlog.v1.UpdateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
+	21,  // 103: farlog.v1.UpdateStreamResponse.stream:type_name -> farlog.v1.Stream
+	61,  // 104: farlog.v1.UpdateStreamResponse.fields:type_name -> farlog.v1.FieldChange
+	28,  // 105: farlog.v1.DeleteStreamResponse.deletion:type_name -> farlog.v1.Deletion
+	6,   // 106: farlog.v1.ListStreamsRequest.conditions:type_name -> farlog.v1.Condition
+	48,  // 107: farlog.v1.ListStreamsResponse.streams:type_name -> farlog.v1.StreamStatus
+	21,  // 108: farlog.v1.WatchStreamsResponse.streams:type_name -> farlog.v1.Stream
+	28,  // 109: farlog.v1.WatchStreamsResponse.deleted:type_name -> farlog.v1.Deletion
+	61,  // 110: farlog.v1.Change.fields:type_name -> farlog.v1.FieldChange
+	20,  // 111: farlog.v1.ApplyFabricRequest.fabric:type_name -> farlog.v1.Fabric
+	62,  // 112: farlog.v1.ApplyFabricResponse.changes:type_name -> farlog.v1.Change
+	65,  // 113: farlog.v1.ApplyFabricResponse.drift:type_name -> farlog.v1.Drift
+	6,   // 114: farlog.v1.Drift.condition:type_name -> farlog.v1.Condition
+	20,  // 115: farlog.v1.GetFabricResponse.fabric:type_name -> farlog.v1.Fabric
+	19,  // 116: farlog.v1.GetFabricResponse.tenants:type_name -> farlog.v1.TenantUse
+	48,  // 117: farlog.v1.GetStreamResponse.stream:type_name -> farlog.v1.StreamStatus
+	45,  // 118: farlog.v1.AcquireWriterRequest.holder:type_name -> farlog.v1.Holder
+	47,  // 119: farlog.v1.AcquireWriterResponse.grant:type_name -> farlog.v1.Grant
+	35,  // 120: farlog.v1.ReportConsumerRequest.consumer:type_name -> farlog.v1.SlowConsumer
+	124, // 121: farlog.v1.ReportConsumerResponse.interval:type_name -> google.protobuf.Duration
+	45,  // 122: farlog.v1.ExtendWriterRequest.holder:type_name -> farlog.v1.Holder
+	79,  // 123: farlog.v1.ExtendWriterRequest.running:type_name -> farlog.v1.WriterSettings
+	80,  // 124: farlog.v1.ExtendWriterResponse.members:type_name -> farlog.v1.ExtendedMember
+	79,  // 125: farlog.v1.ExtendWriterResponse.declared:type_name -> farlog.v1.WriterSettings
+	0,   // 126: farlog.v1.WriterSettings.level:type_name -> farlog.v1.Level
+	1,   // 127: farlog.v1.WriterSettings.policy:type_name -> farlog.v1.Policy
+	124, // 128: farlog.v1.WriterSettings.deadline:type_name -> google.protobuf.Duration
+	46,  // 129: farlog.v1.ExtendedMember.ring:type_name -> farlog.v1.Member
+	82,  // 130: farlog.v1.CheckWritersRequest.writers:type_name -> farlog.v1.RunningWriter
+	79,  // 131: farlog.v1.RunningWriter.running:type_name -> farlog.v1.WriterSettings
+	79,  // 132: farlog.v1.RunningWriter.declared:type_name -> farlog.v1.WriterSettings
+	79,  // 133: farlog.v1.WriterState.declared:type_name -> farlog.v1.WriterSettings
+	79,  // 134: farlog.v1.WriterState.running:type_name -> farlog.v1.WriterSettings
+	0,   // 135: farlog.v1.OtherWriter.level:type_name -> farlog.v1.Level
+	85,  // 136: farlog.v1.WatchWritersResponse.writers:type_name -> farlog.v1.WriterState
+	86,  // 137: farlog.v1.WatchWritersResponse.others:type_name -> farlog.v1.OtherWriter
+	45,  // 138: farlog.v1.AcquireReaderRequest.holder:type_name -> farlog.v1.Holder
+	47,  // 139: farlog.v1.AcquireReaderResponse.grant:type_name -> farlog.v1.Grant
+	43,  // 140: farlog.v1.RebindStreamResponse.assignment:type_name -> farlog.v1.Assignment
+	125, // 141: farlog.v1.TakeOverStreamResponse.confirm_time:type_name -> google.protobuf.Timestamp
+	45,  // 142: farlog.v1.TakeOverStreamResponse.former:type_name -> farlog.v1.Holder
+	16,  // 143: farlog.v1.CreateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
+	17,  // 144: farlog.v1.CreateRouteResponse.route:type_name -> farlog.v1.Route
+	16,  // 145: farlog.v1.UpdateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
+	17,  // 146: farlog.v1.UpdateRouteResponse.route:type_name -> farlog.v1.Route
+	61,  // 147: farlog.v1.UpdateRouteResponse.fields:type_name -> farlog.v1.FieldChange
+	17,  // 148: farlog.v1.DeleteRouteResponse.route:type_name -> farlog.v1.Route
+	17,  // 149: farlog.v1.ListRoutesResponse.routes:type_name -> farlog.v1.Route
+	17,  // 150: farlog.v1.GetRouteResponse.route:type_name -> farlog.v1.Route
+	15,  // 151: farlog.v1.GetRouteResponse.resolved:type_name -> farlog.v1.RouteRule
+	103, // 152: farlog.v1.WatchRoutesResponse.routes:type_name -> farlog.v1.GetRouteResponse
+	45,  // 153: farlog.v1.AcquireRouteRequest.holder:type_name -> farlog.v1.Holder
+	47,  // 154: farlog.v1.LegGrant.grant:type_name -> farlog.v1.Grant
+	17,  // 155: farlog.v1.AcquireRouteResponse.route:type_name -> farlog.v1.Route
+	15,  // 156: farlog.v1.AcquireRouteResponse.resolved:type_name -> farlog.v1.RouteRule
+	107, // 157: farlog.v1.AcquireRouteResponse.legs:type_name -> farlog.v1.LegGrant
+	23,  // 158: farlog.v1.ReplaceMemberResponse.ring:type_name -> farlog.v1.RingSpec
+	37,  // 159: farlog.v1.ListAgentsResponse.targets:type_name -> farlog.v1.TargetState
+	40,  // 160: farlog.v1.ListAgentsResponse.drains:type_name -> farlog.v1.DrainState
+	30,  // 161: farlog.v1.WatchRingsRequest.agent:type_name -> farlog.v1.Agent
+	23,  // 162: farlog.v1.WatchRingsResponse.rings:type_name -> farlog.v1.RingSpec
+	9,   // 163: farlog.v1.WatchRingsResponse.namespaces:type_name -> farlog.v1.Namespace
+	11,  // 164: farlog.v1.WatchRingsResponse.ports:type_name -> farlog.v1.NamespacePort
+	30,  // 165: farlog.v1.Unchanged.agent:type_name -> farlog.v1.Agent
+	37,  // 166: farlog.v1.ReportTargetRequest.state:type_name -> farlog.v1.TargetState
+	117, // 167: farlog.v1.ReportTargetRequest.unchanged:type_name -> farlog.v1.Unchanged
+	124, // 168: farlog.v1.ReportTargetResponse.interval:type_name -> google.protobuf.Duration
+	30,  // 169: farlog.v1.WatchAssignmentsRequest.agent:type_name -> farlog.v1.Agent
+	43,  // 170: farlog.v1.WatchAssignmentsResponse.assignments:type_name -> farlog.v1.Assignment
+	40,  // 171: farlog.v1.ReportDrainRequest.state:type_name -> farlog.v1.DrainState
+	117, // 172: farlog.v1.ReportDrainRequest.unchanged:type_name -> farlog.v1.Unchanged
+	124, // 173: farlog.v1.ReportDrainResponse.interval:type_name -> google.protobuf.Duration
+	51,  // 174: farlog.v1.ControlService.CreateStream:input_type -> farlog.v1.CreateStreamRequest
+	53,  // 175: farlog.v1.ControlService.UpdateStream:input_type -> farlog.v1.UpdateStreamRequest
+	55,  // 176: farlog.v1.ControlService.DeleteStream:input_type -> farlog.v1.DeleteStreamRequest
+	57,  // 177: farlog.v1.ControlService.ListStreams:input_type -> farlog.v1.ListStreamsRequest
+	71,  // 178: farlog.v1.ControlService.GetStream:input_type -> farlog.v1.GetStreamRequest
+	59,  // 179: farlog.v1.ControlService.WatchStreams:input_type -> farlog.v1.WatchStreamsRequest
+	73,  // 180: farlog.v1.ControlService.AcquireWriter:input_type -> farlog.v1.AcquireWriterRequest
+	77,  // 181: farlog.v1.ControlService.ExtendWriter:input_type -> farlog.v1.ExtendWriterRequest
+	81,  // 182: farlog.v1.ControlService.CheckWriters:input_type -> farlog.v1.CheckWritersRequest
+	84,  // 183: farlog.v1.ControlService.WatchWriters:input_type -> farlog.v1.WatchWritersRequest
+	88,  // 184: farlog.v1.ControlService.AcquireReader:input_type -> farlog.v1.AcquireReaderRequest
+	75,  // 185: farlog.v1.ControlService.ReportConsumer:input_type -> farlog.v1.ReportConsumerRequest
+	92,  // 186: farlog.v1.ControlService.TakeOverStream:input_type -> farlog.v1.TakeOverStreamRequest
+	90,  // 187: farlog.v1.ControlService.RebindStream:input_type -> farlog.v1.RebindStreamRequest
+	94,  // 188: farlog.v1.ControlService.CreateRoute:input_type -> farlog.v1.CreateRouteRequest
+	96,  // 189: farlog.v1.ControlService.UpdateRoute:input_type -> farlog.v1.UpdateRouteRequest
+	98,  // 190: farlog.v1.ControlService.DeleteRoute:input_type -> farlog.v1.DeleteRouteRequest
+	100, // 191: farlog.v1.ControlService.ListRoutes:input_type -> farlog.v1.ListRoutesRequest
+	102, // 192: farlog.v1.ControlService.GetRoute:input_type -> farlog.v1.GetRouteRequest
+	104, // 193: farlog.v1.ControlService.WatchRoutes:input_type -> farlog.v1.WatchRoutesRequest
+	106, // 194: farlog.v1.ControlService.AcquireRoute:input_type -> farlog.v1.AcquireRouteRequest
+	109, // 195: farlog.v1.ControlService.ReplaceMember:input_type -> farlog.v1.ReplaceMemberRequest
+	111, // 196: farlog.v1.ControlService.AcceptLoss:input_type -> farlog.v1.AcceptLossRequest
+	113, // 197: farlog.v1.ControlService.ListAgents:input_type -> farlog.v1.ListAgentsRequest
+	63,  // 198: farlog.v1.ControlService.ApplyFabric:input_type -> farlog.v1.ApplyFabricRequest
+	66,  // 199: farlog.v1.ControlService.Backup:input_type -> farlog.v1.BackupRequest
+	67,  // 200: farlog.v1.ControlService.Restore:input_type -> farlog.v1.BackupEntry
+	69,  // 201: farlog.v1.ControlService.GetFabric:input_type -> farlog.v1.GetFabricRequest
+	115, // 202: farlog.v1.TargetService.WatchRings:input_type -> farlog.v1.WatchRingsRequest
+	118, // 203: farlog.v1.TargetService.ReportTarget:input_type -> farlog.v1.ReportTargetRequest
+	120, // 204: farlog.v1.DrainService.WatchAssignments:input_type -> farlog.v1.WatchAssignmentsRequest
+	122, // 205: farlog.v1.DrainService.ReportDrain:input_type -> farlog.v1.ReportDrainRequest
+	52,  // 206: farlog.v1.ControlService.CreateStream:output_type -> farlog.v1.CreateStreamResponse
+	54,  // 207: farlog.v1.ControlService.UpdateStream:output_type -> farlog.v1.UpdateStreamResponse
+	56,  // 208: farlog.v1.ControlService.DeleteStream:output_type -> farlog.v1.DeleteStreamResponse
+	58,  // 209: farlog.v1.ControlService.ListStreams:output_type -> farlog.v1.ListStreamsResponse
+	72,  // 210: farlog.v1.ControlService.GetStream:output_type -> farlog.v1.GetStreamResponse
+	60,  // 211: farlog.v1.ControlService.WatchStreams:output_type -> farlog.v1.WatchStreamsResponse
+	74,  // 212: farlog.v1.ControlService.AcquireWriter:output_type -> farlog.v1.AcquireWriterResponse
+	78,  // 213: farlog.v1.ControlService.ExtendWriter:output_type -> farlog.v1.ExtendWriterResponse
+	83,  // 214: farlog.v1.ControlService.CheckWriters:output_type -> farlog.v1.CheckWritersResponse
+	87,  // 215: farlog.v1.ControlService.WatchWriters:output_type -> farlog.v1.WatchWritersResponse
+	89,  // 216: farlog.v1.ControlService.AcquireReader:output_type -> farlog.v1.AcquireReaderResponse
+	76,  // 217: farlog.v1.ControlService.ReportConsumer:output_type -> farlog.v1.ReportConsumerResponse
+	93,  // 218: farlog.v1.ControlService.TakeOverStream:output_type -> farlog.v1.TakeOverStreamResponse
+	91,  // 219: farlog.v1.ControlService.RebindStream:output_type -> farlog.v1.RebindStreamResponse
+	95,  // 220: farlog.v1.ControlService.CreateRoute:output_type -> farlog.v1.CreateRouteResponse
+	97,  // 221: farlog.v1.ControlService.UpdateRoute:output_type -> farlog.v1.UpdateRouteResponse
+	99,  // 222: farlog.v1.ControlService.DeleteRoute:output_type -> farlog.v1.DeleteRouteResponse
+	101, // 223: farlog.v1.ControlService.ListRoutes:output_type -> farlog.v1.ListRoutesResponse
+	103, // 224: farlog.v1.ControlService.GetRoute:output_type -> farlog.v1.GetRouteResponse
+	105, // 225: farlog.v1.ControlService.WatchRoutes:output_type -> farlog.v1.WatchRoutesResponse
+	108, // 226: farlog.v1.ControlService.AcquireRoute:output_type -> farlog.v1.AcquireRouteResponse
+	110, // 227: farlog.v1.ControlService.ReplaceMember:output_type -> farlog.v1.ReplaceMemberResponse
+	112, // 228: farlog.v1.ControlService.AcceptLoss:output_type -> farlog.v1.AcceptLossResponse
+	114, // 229: farlog.v1.ControlService.ListAgents:output_type -> farlog.v1.ListAgentsResponse
+	64,  // 230: farlog.v1.ControlService.ApplyFabric:output_type -> farlog.v1.ApplyFabricResponse
+	67,  // 231: farlog.v1.ControlService.Backup:output_type -> farlog.v1.BackupEntry
+	68,  // 232: farlog.v1.ControlService.Restore:output_type -> farlog.v1.RestoreResponse
+	70,  // 233: farlog.v1.ControlService.GetFabric:output_type -> farlog.v1.GetFabricResponse
+	116, // 234: farlog.v1.TargetService.WatchRings:output_type -> farlog.v1.WatchRingsResponse
+	119, // 235: farlog.v1.TargetService.ReportTarget:output_type -> farlog.v1.ReportTargetResponse
+	121, // 236: farlog.v1.DrainService.WatchAssignments:output_type -> farlog.v1.WatchAssignmentsResponse
+	123, // 237: farlog.v1.DrainService.ReportDrain:output_type -> farlog.v1.ReportDrainResponse
+	206, // [206:238] is the sub-list for method output_type
+	174, // [174:206] is the sub-list for method input_type
+	174, // [174:174] is the sub-list for extension type_name
+	174, // [174:174] is the sub-list for extension extendee
+	0,   // [0:174] is the sub-list for field type_name
 }
 
 func init() { file_farlog_proto_init() }
@@ -10419,7 +10529,7 @@ func file_farlog_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_farlog_proto_rawDesc), len(file_farlog_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   116,
+			NumMessages:   117,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -84,13 +84,17 @@ func (n *namespaceCheck) checkDoubles() {
 			}
 			field.seen[field.value] = i
 		}
-		hosts := map[string]bool{}
+		hosts, named := map[string]bool{}, map[string]bool{}
 		for j, host := range one.Hosts {
 			field := fmt.Sprintf("namespaces[%d].hosts[%d]", i, j)
 			if hosts[host.Nqn] {
 				n.fail(field+".nqn", fmt.Sprintf("%q", host.Nqn), "expected each host once")
 			}
-			if other := auths[host.Nqn]; other != nil && authOf(other) != authOf(host) {
+			if host.Host != "" && named[host.Host] {
+				n.fail(field+".host", fmt.Sprintf("%q", host.Host), "expected each host once: it connects by one NQN")
+			}
+			named[host.Host] = true
+			if other := auths[host.Nqn]; other != nil && AuthOf(other) != AuthOf(host) {
 				n.fail(field+".auth", valueText(host.ProtoReflect().Descriptor().Fields().ByName("auth"),
 					host.ProtoReflect().Get(host.ProtoReflect().Descriptor().Fields().ByName("auth"))),
 					"expected it as in the other namespaces of the target: it has one key of each host")
@@ -100,7 +104,8 @@ func (n *namespaceCheck) checkDoubles() {
 	}
 }
 
-func authOf(host *api.NamespaceHost) api.Authentication {
+// AuthOf is how a host authenticates itself.
+func AuthOf(host *api.NamespaceHost) api.Authentication {
 	if host.Auth == api.Authentication_AUTHENTICATION_UNSPECIFIED {
 		return api.Authentication_AUTHENTICATION_BOTH
 	}

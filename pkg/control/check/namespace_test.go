@@ -61,6 +61,13 @@ func TestNamespaces_EachProblemInItsField(t *testing.T) {
 			nil, exporting("a", with(namespace("x", "/dev/x"), append(host(0), host(0)...))),
 			`namespaces[0].hosts[1].nqn "` + tradingNQN + `"`,
 		},
+		"a host by two NQNs": {
+			nil,
+			exporting("a", with(namespace("x", "/dev/x"), []*api.NamespaceHost{
+				{Nqn: tradingNQN, Host: "trading1"}, {Nqn: tradingNQN + "b", Host: "trading1"},
+			})),
+			`namespaces[0].hosts[1].host "trading1"`,
+		},
 		"two ways": {
 			nil, exporting("a", with(namespace("x", "/dev/x"), host(0)),
 				with(namespace("y", "/dev/y"), host(api.Authentication_AUTHENTICATION_NONE))),

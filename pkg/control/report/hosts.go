@@ -54,6 +54,9 @@ func (r *Keeper) isHostDue(kept, told *api.HostState) bool {
 	case told.ClockJump != kept.GetClockJump(),
 		hasStalled(told) || hasStalled(kept),
 		reconcile.IsMoved(kept, told),
+		!slices.EqualFunc(kept.GetNamespaces(), told.Namespaces, func(a, b *api.NamespaceConnection) bool {
+			return proto.Equal(a, b)
+		}),
 		age >= hostKept:
 		return true
 	case age < r.every:

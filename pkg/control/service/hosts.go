@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/check"
 	"github.com/farlog/farlog/pkg/control/refusal"
 	"github.com/farlog/farlog/pkg/control/state"
 )
@@ -35,7 +36,7 @@ func (s *Server) ReportHost(ctx context.Context, request *api.ReportHostRequest)
 	now, _ := s.mirror.Load()
 	return &api.ReportHostResponse{
 			Interval:  durationpb.New(state.HostInterval),
-			Listeners: listenersFor(now, reported.Host),
+			Listeners: listenersFor(now, reported.Host), Namespaces: namespacesFor(now, reported.Host),
 		},
 		nil
 }
@@ -75,6 +76,24 @@ func listenersFor(v *state.View, host string) (listeners []*api.ListenerAddress)
 		}
 	}
 	return listeners
+}
+
+// namespacesFor lists what is declared for a host: what the targets let it connect.
+func namespacesFor(v *state.View, host string) (namespaces []*api.HostNamespace) {
+	for _, target := range slices.Sorted(maps.Keys(v.TargetSpecs)) {
+		spec := v.TargetSpecs[target]
+		for _, one := range spec.Namespaces {
+			for _, admitted := range one.Hosts {
+				if admitted.Host == host {
+					namespaces = append(namespaces, &api.HostNamespace{
+						TargetHost: target, Name: one.Name, Subsystem: one.Subsystem, HostNqn: admitted.Nqn,
+						Auth: check.AuthOf(admitted), Ports: spec.Ports,
+					})
+				}
+			}
+		}
+	}
+	return namespaces
 }
 
 // ListHosts implements farlog.v1.FabricService.

@@ -13,13 +13,15 @@ import (
 	"github.com/farlog/farlog/pkg/control/etcd/etcdtest"
 )
 
+const tradingNQN = "nqn.2026-01.com.example:trading1"
+
 func exportingTarget(host, name string) *api.TargetSpec {
 	return &api.TargetSpec{
 		Host:  host,
 		Ports: []*api.NamespacePort{{Transport: "tcp", Address: "10.7.0.2"}},
 		Namespaces: []*api.Namespace{{
 			Name: name, Device: "/dev/" + name, Subsystem: "nqn.2026-01.com.example:" + name,
-			Hosts: []*api.NamespaceHost{{Nqn: "nqn.2026-01.com.example:trading1"}},
+			Hosts: []*api.NamespaceHost{{Nqn: tradingNQN}},
 		}},
 	}
 }
@@ -114,4 +116,41 @@ func TestNamespaces_OfOneTargetAreChecked(t *testing.T) {
 	moved.Namespaces[0].Device = "/dev/other"
 	_, err := one.fabric().UpdateTarget(one.context(), &api.UpdateTargetRequest{Spec: moved})
 	refused("another device", err, "spec.namespaces[0].device=")
+}
+
+// A host that a namespace names is told of it, with the ports that lead to it, and shows how its connection is; another
+// host is not.
+func TestNamespaces_HostIsToldWhatToConnect(t *testing.T) {
+	t.Parallel()
+	cluster := etcdtest.Open(t, t.TempDir())
+	one, other := startInstance(t, cluster, false), startInstance(t, cluster, false)
+	spec := exportingTarget("alpha", "desk7")
+	spec.Namespaces[0].Hosts[0].Host = "trading1"
+	if _, err := one.fabric().CreateTarget(one.context(), &api.CreateTargetRequest{Spec: spec}); err != nil {
+		t.Fatal(err)
+	}
+	report := func(host string, connections ...*api.NamespaceConnection) []*api.HostNamespace {
+		answer, err := api.NewHostServiceClient(one.conn).ReportHost(one.context(), &api.ReportHostRequest{
+			State: &api.HostState{Host: host, Namespaces: connections},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.Namespaces
+	}
+	told := report("trading1")
+	if len(told) != 1 || told[0].TargetHost != "alpha" || told[0].Subsystem != "nqn.2026-01.com.example:desk7" ||
+		told[0].HostNqn != tradingNQN || told[0].Auth != api.Authentication_AUTHENTICATION_BOTH ||
+		len(told[0].Ports) != 1 {
+		t.Errorf("trading1 is told %v, want the namespace with its port", told)
+	}
+	if told := report("trading2"); len(told) > 0 {
+		t.Errorf("trading2 is told %v, want none", told)
+	}
+	report("trading1", &api.NamespaceConnection{Name: "desk7", Device: "/dev/nvme1n1"})
+	other.until("another control plane shows it", func() bool {
+		list, err := other.fabric().ListHosts(other.context(), &api.ListHostsRequest{Host: "trading1"})
+		return err == nil && len(list.Hosts) == 1 && len(list.Hosts[0].Namespaces) == 1 &&
+			list.Hosts[0].Namespaces[0].Device == "/dev/nvme1n1"
+	})
 }

@@ -146,6 +146,10 @@ func hostTarget() Row {
 				"spare capacity used {{device}} {{target}}",
 			}).marks(0.8,
 			1).says("No data where no ring lies on an NVMe device that reports it."),
+		lines("short", "Namespaces exported and connected",
+			Query{"farlog_target_namespace_up" + ofInstance, "{{namespace}} exported"},
+			Query{"farlog_host_namespace_up" + ofInstance, "{{namespace}} of {{target_host}} connected"},
+		).says("1 while it is; no data where the fabric declares none."),
 		lines("binBps", "Records written to regions",
 			Query{
 				"rate(farlog_target_region_written_bytes_total" + ofInstance + "[$__rate_interval])",
