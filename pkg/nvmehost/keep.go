@@ -32,7 +32,7 @@ func (k Kernel) Keep(ctx context.Context, specs []Spec, namespace uint32, tell f
 		switch {
 		case ctx.Err() != nil:
 			return
-		case err == nil && device.Path != present:
+		case err == nil && (device.IsNew || device.Path != present): // a new one may have the name of the one before
 			tell(Event{Device: device})
 		case err != nil && present != "":
 			tell(Event{IsLost: true, Err: err})

@@ -369,3 +369,44 @@ func TestConnections_KeepWhatIsWanted(t *testing.T) {
 		t.Errorf("%d more were told, such as %+v", len(events), <-events)
 	}
 }
+
+// A connection that was lost and made again between two looks is told: its device is another one, although it may have
+// the same name.
+func TestKeep_TellsOfANewDeviceOfTheSameName(t *testing.T) {
+	k := Kernel{Root: t.TempDir()}
+	fabrics := filepath.Join(k.Root, "dev/nvme-fabrics")
+	write(t, k.Root, "/dev/nvme-fabrics", "")
+	asked := func() {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+			raw, err := os.ReadFile(fabrics)
+			if err == nil && strings.HasPrefix(string(raw), "nqn="+nqnOne) {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("the kernel was not asked to connect: %q, %v", raw, err)
+			}
+		}
+		write(t, k.Root, "/dev/nvme-fabrics", "")
+		addController(t, k.Root, "1", nqnOne, hostA, "0")
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	events, done := make(chan Event, 10), make(chan struct{})
+	go func() {
+		defer close(done)
+		k.Keep(ctx, []Spec{fine()}, 0, func(event Event) { events <- event })
+	}()
+	for range 2 {
+		asked()
+		if event := <-events; event.Err != nil || event.Device.Path != "/dev/nvme1n1" || !event.Device.IsNew {
+			t.Fatalf("%+v, want a new /dev/nvme1n1", event)
+		}
+		for _, path := range []string{"/sys/class/nvme/nvme1", "/sys/block/nvme1n1"} {
+			if err := os.RemoveAll(filepath.Join(k.Root, path)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	stop()
+	<-done
+}
