@@ -64,7 +64,7 @@ func TestUpload_EachCallFailsInTurn(t *testing.T) {
 	s.must(s.uploader().Once(t.Context()))
 	calls, step, tries := s.faults.Calls(), 1, 0
 	if testing.Short() {
-		step = 9
+		step = 19
 	}
 	all := s.sealed()
 	for fault := s3test.LostCall; fault <= s3test.Busy; fault++ {
