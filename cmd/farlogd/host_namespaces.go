@@ -14,9 +14,6 @@ import (
 	"github.com/farlog/farlog/pkg/nvmehost"
 )
 
-// namespaceKeysDefault is where the keys of this host are that targets have generated.
-const namespaceKeysDefault = "/etc/farlog/nvme"
-
 // hostNamespaces keeps the namespaces connected that the fabric declares for this host. Without a control plane it goes
 // on with what it was told last.
 type hostNamespaces struct {

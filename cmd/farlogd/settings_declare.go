@@ -97,6 +97,9 @@ func declareControl(s *settings, set *config.Set) {
 		"durability `level` of audit events: visible or persistent", config.OneOf("visible", "persistent"))
 }
 
+// namespaceKeysDefault is where the keys of this host are that targets have generated.
+const namespaceKeysDefault = "/etc/farlog/nvme"
+
 // declareHost makes the settings of a host agent.
 func declareHost(s *settings, set *config.Set) {
 	set.String(&s.hostSocket, "host.socket", "", "`path` of the Unix socket at which programs of this host ask "+
