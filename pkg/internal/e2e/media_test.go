@@ -72,6 +72,7 @@ func TestMedia_DiskOfTargetAnswersEIO(t *testing.T) {
 	lines, feed := io.Pipe()
 	w := testenv.Start(t, lines, nil, "farlog", "append", "--stream", streamName, "--control", cluster.ControlAddress,
 		"--ack", "text")
+	t.Cleanup(func() { feed.Close() }) // before the process is waited for, which reads of it
 	write := func(line string) {
 		t.Helper()
 		if _, err := io.WriteString(feed, line+"\n"); err != nil {
