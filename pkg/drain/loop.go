@@ -353,10 +353,10 @@ func (d *drainer) retry(ctx context.Context, attempt func() error) error {
 			d.appender.Close() // says again what broke it
 			d.appender = nil
 		}
-		if !isBroken && !errors.Is(err, store.ErrNoSpace) && !errors.Is(err, store.ErrSigning) {
+		if !isBroken && !errors.Is(err, store.ErrNoSpace) {
 			return err
 		}
-		d.stuck("drain is stuck, will go on by itself when there is space, or a signature", err)
+		d.stuck("drain is stuck, will go on by itself when there is space", err)
 		d.look(time.Now())
 		d.report()
 		if err := delays.Wait(ctx); err != nil {
