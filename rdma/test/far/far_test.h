@@ -95,7 +95,7 @@ void test_wakeup_sleepers(void); /* far_wakeup.c */
 void test_two_deadlines(void);   /* far_two.c */
 void test_two_taken(void);       /* far_two.c */
 void test_wakeup_worker(void);   /* far_wakeup.c */
-void test_formatted_again(void);  /* far_zombie.c */
+void test_formatted_again(void); /* far_zombie.c */
 /* far_hostile.c: a reader's connection, one read, and its end */
 void connect_and_read(const struct bed *bed, char token_letter);
 int open_and_tell(const char *uri); /* far_hostile.c: a process that opens and prints the error's text */
