@@ -31,8 +31,12 @@ store that has less than the ring has released.
 Behind the last record that is known to be durable the ring is copied up to the first damage only: a crash of the
 writer leaves torn records there. --with-tail copies what is whole behind those as well.
 
-Then everything that can be read is in the store, and the ring may be formatted again (farlog ring format URI --force,
-with the same --stream): writer and drain go on in it. A stream of a control plane is created again, with its store.`,
+Exit code 0: everything up to the end of the log is in the store, or a GAP record in its place, and the ring may be
+formatted again (farlog ring format URI --force, with the same --stream): writer and drain go on in it. A stream of a
+control plane is created again, with its store.
+
+Exit code 1: it is not proved that the log ends where the copy does; the text says why. Do not format the ring: it may
+have acknowledged records that the store has not.`,
 		Example: `  farlog ring salvage mem:/var/lib/farlog/orders.ring data/store --who 'J. Doe' --why 'bad cell'
   farlog ring format mem:/var/lib/farlog/orders.ring --stream desk7/orders --force`,
 		Args: exactArgs(2),

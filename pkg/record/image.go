@@ -131,6 +131,13 @@ func (im *Image) Walk() *Walker {
 	}}
 }
 
+// WalkFrom begins where the caller's own log of this ring ends, at or behind the head.
+func (im *Image) WalkFrom(c Cursor) *Walker {
+	w := im.Walk()
+	w.cursor.LSN, w.cursor.Seq, w.cursor.Epoch = c.LSN, c.Seq, c.Epoch
+	return w
+}
+
 // Next gives the next valid record, whose bytes stay good until the call after. io.EOF at the tail; ErrLost when the
 // tail lies below the durable hint; otherwise the error of a failed read. Memory: one buffer, at most record_len_max or
 // 256 KiB.
@@ -167,8 +174,9 @@ func (w *Walker) end() error {
 }
 
 // Skip goes over damage: from where the walk has ended to the next record that lies where its lsn says, and that may
-// follow: its seq and its epoch are no lower, and what is missing between has room. Next gives that record; its header
-// is found. isFound is false when there is none in the ring; then the walk stays where it was.
+// follow: its seq and its epoch are no lower, no newer epoch began before it, and what is missing between has room.
+// Next gives that record; its header is found. isFound is false when there is none in the ring; then the walk stays
+// where it was.
 func (w *Walker) Skip() (found Header, isFound bool, err error) {
 	from, reason := w.cursor, w.reason
 	align := uint64(w.im.Superblock.Align)
@@ -179,6 +187,7 @@ func (w *Walker) Skip() (found Header, isFound bool, err error) {
 		}
 		header, err := ParseHeader(w.chunk)
 		if err != nil || header.LSN != lsn || header.Epoch < from.Epoch || header.Seq < from.Seq ||
+			header.Epoch < w.im.Superblock.WriterEpoch && lsn >= w.im.Superblock.EpochStartLSN ||
 			(lsn-from.LSN)/Extent(uint32(align), 0, 0) < header.Seq-from.Seq {
 			continue
 		}
@@ -204,6 +213,17 @@ func (w *Walker) Peek() (Header, error) {
 		return Header{}, err
 	}
 	return ParseHeader(w.chunk)
+}
+
+// Bytes gives the first ones where the walk stands, at most count, and none behind the end of the ring.
+func (w *Walker) Bytes(count uint64) ([]byte, error) {
+	capacity := w.im.Superblock.Capacity
+	left := capacity - w.cursor.LSN%capacity
+	count = min(count, left)
+	if err := w.fill(count, left); err != nil {
+		return nil, err
+	}
+	return w.chunk[:count], nil
 }
 
 type readError struct{ err error }
