@@ -117,15 +117,17 @@ func (w *Writer) putFile(ctx context.Context, name string, until time.Time) (Ver
 }
 
 // putSegment puts a sealed segment, its index, and then its manifest, which commits it. previous is the SHA-256 of the
-// manifest before, as the archive has it; "" when the archive begins here. Damage of the local segment is an error:
-// what does not fit its manifest is not archived. Errors: store.ErrCorrupt, ErrConflict, and those of put.
-func (w *Writer) putSegment(ctx context.Context, stream string, m store.Manifest, previous string) error {
+// manifest before, as the archive has it; "" when the archive begins here. All are locked at least until a time. Damage
+// of the local segment is an error: what does not fit its manifest is not archived. Errors: store.ErrCorrupt,
+// ErrConflict, and those of put.
+func (w *Writer) putSegment(ctx context.Context, stream string, m store.Manifest, previous string,
+	until time.Time,
+) error {
 	number := m.Segment
 	if previous != "" && m.PreviousSHA256 != previous {
 		return fmt.Errorf("%w: stream %s: the manifest of segment %d follows one with SHA-256 %s, the archive has %s",
 			ErrConflict, stream, number, m.PreviousSHA256, previous)
 	}
-	until := w.keep.After(w.now())
 	if err := w.putIdentity(ctx, until); err != nil { // reading its manifest, the store has seen who has signed it
 		return err
 	}

@@ -77,6 +77,7 @@ type committed struct {
 	first, last uint64 // segments; 0 = none
 	manifest    string // SHA-256 of the newest manifest's file
 	bases       map[uint64]bool
+	lockedUntil time.Time // the earliest end of a lock of those that were asked for; zero = none was
 }
 
 // next is the segment that is to be archived next of those that the store has.
@@ -87,8 +88,9 @@ func (c committed) next(first uint64) uint64 {
 	return c.last + 1
 }
 
-// committed lists the manifests that the archive has of a stream, and reads the newest.
-func (w *Writer) committed(ctx context.Context, stream string) (c committed, err error) {
+// committed lists the manifests that the archive has of a stream, and reads the newest. It asks for the locks of that,
+// and of the segments from a number on.
+func (w *Writer) committed(ctx context.Context, stream string, from uint64) (c committed, err error) {
 	c.bases = map[uint64]bool{}
 	manifests := map[uint64]Version{}
 	dir := strings.TrimSuffix(store.SegmentFile(stream, 1), "0000000001.seg")
@@ -139,23 +141,43 @@ func (w *Writer) committed(ctx context.Context, stream string) (c committed, err
 	}
 	digest := sha256.Sum256(raw)
 	c.manifest = hex.EncodeToString(digest[:])
-	return c, w.bucket.checkCommit(ctx, manifests[c.last], stream, c.last)
+	for number := min(max(from, c.first), c.last); number <= c.last; number++ {
+		until, err := w.bucket.checkCommit(ctx, manifests[number], stream, number)
+		if err != nil {
+			return c, err
+		}
+		c.lock(until)
+	}
+	return c, nil
 }
 
-// checkCommit reports whether a manifest is kept as it says, and the segment that it names.
-func (b *Bucket) checkCommit(ctx context.Context, manifest Version, stream string, number uint64) error {
+// lock counts the end of one more lock.
+func (c *committed) lock(until time.Time) {
+	if c.lockedUntil.IsZero() || until.Before(c.lockedUntil) {
+		c.lockedUntil = until
+	}
+}
+
+// checkCommit reports whether a manifest is kept as it says, and the segment that it names; until is when the first of
+// their locks ends.
+func (b *Bucket) checkCommit(ctx context.Context, manifest Version, stream string, number uint64) (until time.Time,
+	err error,
+) {
 	m, err := b.head(ctx, manifest.Key, manifest.ID)
 	if err != nil {
-		return err
+		return until, err
 	}
 	if err := m.checkKept(m.Metadata); err != nil {
-		return err
+		return until, err
 	}
 	segment, err := b.head(ctx, b.key(store.SegmentFile(stream, number)), m.Metadata[metaSegmentVersion])
 	if err != nil {
-		return err
+		return until, err
 	}
-	return segment.checkKept(m.Metadata)
+	if until = m.RetainUntil; segment.RetainUntil.Before(until) {
+		until = segment.RetainUntil
+	}
+	return until, segment.checkKept(m.Metadata)
 }
 
 // checkKept reports whether a version is locked as long as its segment's manifest says. Errors: ErrNotKept,

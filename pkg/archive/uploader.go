@@ -23,6 +23,7 @@ const (
 	pauseShortest = time.Second // between tries of a stream that failed
 	pauseLongest  = time.Minute
 	streamsAtOnce = 4
+	lookInterval  = time.Hour // after which the archive is asked again what it has; retention believes it for a day
 )
 
 // Config of an Uploader.
@@ -71,6 +72,7 @@ type Uploader struct {
 type streamUpload struct {
 	progress Progress
 	isAsked  bool // committed is what the archive has
+	askedAt  time.Time
 	committed
 	delays  retry.Delays
 	retryAt time.Time
@@ -168,6 +170,9 @@ func (u *Uploader) lock() (func(), error) {
 
 func (u *Uploader) claim(ctx context.Context) error {
 	err := u.writer.Claim(ctx)
+	if err != nil && ctx.Err() == nil && !isUncertain(err) {
+		err = errors.Join(err, u.withdrawAll())
+	}
 	u.mutex.Lock()
 	defer u.mutex.Unlock()
 	if u.failure = ""; err != nil {
@@ -219,6 +224,9 @@ func (u *Uploader) stream(ctx context.Context, s *streamUpload) error {
 		return ctx.Err()
 	}
 	if err != nil {
+		if !s.isAsked && !isUncertain(err) {
+			err = errors.Join(err, u.withdraw(s.progress.Stream))
+		}
 		err = fmt.Errorf("archive stream %s: %w", s.progress.Stream, err)
 		s.isAsked = false // ask again what the archive has
 		s.retryAt = time.Now().Add(s.delays.NextBackOff())
@@ -244,14 +252,8 @@ func (u *Uploader) archive(ctx context.Context, s *streamUpload) error {
 	if err != nil {
 		return err
 	}
-	if !s.isAsked {
-		if s.committed, err = u.writer.committed(ctx, stream); err != nil {
-			return err
-		}
-		if err := u.confirmed(s, sealed); err != nil {
-			return err
-		}
-		s.isAsked = true
+	if err := u.look(ctx, s, sealed); err != nil {
+		return err
 	}
 	waiting, err := u.waiting(s, sealed)
 	if err != nil {
@@ -262,18 +264,41 @@ func (u *Uploader) archive(ctx context.Context, s *streamUpload) error {
 		return err
 	}
 	for i, m := range waiting {
+		if err := u.look(ctx, s, sealed); err != nil {
+			return err
+		}
 		if want := s.next(sealed.First); m.Segment != want {
 			return fmt.Errorf("%w: the archive goes to segment %d, the store begins with %d: it is not archived any "+
 				"further; archive this store under another prefix", ErrGap, want-1, m.Segment)
 		}
-		if err := u.writer.putSegment(ctx, stream, m, s.manifest); err != nil {
+		until := u.config.Keep.After(u.writer.now())
+		if err := u.writer.putSegment(ctx, stream, m, s.manifest, until); err != nil {
 			return err
 		}
+		s.lock(until)
 		if err := u.took(s, m.Segment); err != nil {
 			return err
 		}
 		u.measure(s, waiting[i+1:])
 	}
+	return nil
+}
+
+// look asks what the archive has, after an error and once in lookInterval.
+func (u *Uploader) look(ctx context.Context, s *streamUpload, sealed store.Sealed) (err error) {
+	now := u.writer.now()
+	if age := now.Sub(s.askedAt); s.isAsked && age >= 0 && age < lookInterval {
+		return nil
+	}
+	s.isAsked = false
+	if s.committed, err = u.writer.committed(ctx, s.progress.Stream, sealed.First); err != nil {
+		return err
+	}
+	s.askedAt = now
+	if err := u.confirmed(s, sealed); err != nil {
+		return err
+	}
+	s.isAsked = true
 	return nil
 }
 
@@ -356,12 +381,44 @@ func (u *Uploader) say(s *streamUpload) error {
 	u.mutex.Unlock()
 	return retention.Archived{
 		Stream: s.progress.Stream, Segment: s.last, ManifestSHA256: s.manifest,
-		Archive: u.config.Bucket.String(), ConfirmedAt: u.writer.now().UTC().Format(time.RFC3339),
+		Archive: u.config.Bucket.String(), ConfirmedAt: s.askedAt.UTC().Format(time.RFC3339),
+		LockedUntil: s.lockedUntil.UTC().Format(time.RFC3339),
 	}.Save(u.config.Store)
+}
+
+// withdraw says in the store that nothing of a stream is archived: a look at the archive gave a definite error, and
+// what was said before holds no more. The next look that succeeds says it again.
+func (u *Uploader) withdraw(stream string) error {
+	was, err := retention.LoadArchived(u.config.Store, stream)
+	if err == nil && was.Segment == 0 {
+		return nil
+	}
+	u.mutex.Lock()
+	if s := u.streams[stream]; s != nil {
+		s.progress.Archived = 0
+	}
+	u.mutex.Unlock()
+	return retention.Archived{
+		Stream: stream, Archive: u.config.Bucket.String(), ConfirmedAt: u.writer.now().UTC().Format(time.RFC3339),
+	}.Save(u.config.Store)
+}
+
+func (u *Uploader) withdrawAll() error {
+	streams, err := u.config.Store.Streams()
+	errs := []error{err}
+	for _, stream := range streams {
+		errs = append(errs, u.withdraw(stream))
+	}
+	return errors.Join(errs...)
 }
 
 // confirmed compares what the archive has with the store, and says it, also when it is less than was said before.
 func (u *Uploader) confirmed(s *streamUpload, sealed store.Sealed) error {
+	if s.first > sealed.First {
+		return fmt.Errorf("%w: stream %s: the archive begins with segment %d, the store with %d, expected the archive "+
+			"to have all between: archive this store under another prefix", ErrNotAnArchive, s.progress.Stream,
+			s.first, sealed.First)
+	}
 	if s.last != 0 && s.last >= sealed.First {
 		_, raw, err := u.config.Store.ReadManifest(s.progress.Stream, s.last)
 		if err != nil {
@@ -415,7 +472,7 @@ func Status(ctx context.Context, from *store.Store, b *Bucket) ([]Progress, erro
 		if err != nil {
 			return nil, err
 		}
-		c, err := w.committed(ctx, stream)
+		c, err := w.committed(ctx, stream, sealed.First)
 		if err != nil {
 			return nil, err
 		}

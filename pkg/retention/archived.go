@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/farlog/farlog/pkg/replace"
 	"github.com/farlog/farlog/pkg/store"
@@ -18,6 +19,9 @@ const (
 	archivedFormat  = "farlog-archived"
 	archivedVersion = 1
 )
+
+// confirmedAgeMax is how old the newest look at an archive may be: what it said before that is nobody's word any more.
+const confirmedAgeMax = 24 * time.Hour
 
 // Archived is how far a stream of a store is archived: farlog-archive writes it into the store, after the manifest of
 // the segment was committed in the archive and read back.
@@ -29,7 +33,8 @@ type Archived struct {
 	Segment        uint64 `json:"segment"`         // the newest; all before it are archived too
 	ManifestSHA256 string `json:"manifest_sha256"` // of the file of its manifest
 	Archive        string `json:"archive"`         // where, such as s3://bucket/prefix
-	ConfirmedAt    string `json:"confirmed_at"`    // when it was read back last
+	ConfirmedAt    string `json:"confirmed_at"`    // when the archive was looked at last
+	LockedUntil    string `json:"locked_until"`    // the earliest end of a lock of the segments that the store has too
 }
 
 // Save keeps it in the store, durably.
@@ -75,8 +80,11 @@ func LoadArchived(s *store.Store, stream string) (Archived, error) {
 }
 
 // check reports whether the archive has what the store has: the manifest of the newest archived segment, which commits
-// to all before it.
-func (a Archived) check(s *store.Store) error {
+// to all before it; and whether it was looked at of late, and is locked.
+func (a Archived) check(s *store.Store, now time.Time) error {
+	if err := a.checkTimes(filepath.Join(s.Dir(), store.ArchivedFile(a.Stream)), now); err != nil {
+		return err
+	}
 	_, raw, err := s.ReadManifest(a.Stream, a.Segment)
 	if err != nil {
 		return err
@@ -90,6 +98,22 @@ func (a Archived) check(s *store.Store) error {
 			a.ManifestSHA256,
 			digest,
 		)
+	}
+	return nil
+}
+
+func (a Archived) checkTimes(name string, now time.Time) error {
+	confirmed, err := time.Parse(time.RFC3339, a.ConfirmedAt)
+	if err != nil || now.Sub(confirmed) > confirmedAgeMax || confirmed.After(now) {
+		return fmt.Errorf("%s has confirmed_at %q, expected a time of the %s before %s: nothing is removed; run "+
+			"farlog archive run, which looks at the archive again, and check the clock of its host", name,
+			a.ConfirmedAt, confirmedAgeMax, now.UTC().Format(time.RFC3339))
+	}
+	locked, err := time.Parse(time.RFC3339, a.LockedUntil)
+	if err != nil || !locked.After(now) {
+		return fmt.Errorf("%s has locked_until %q, expected a time after %s: nothing is removed; archive the store "+
+			"under another prefix with a longer --retain, or set the rule with --without-archive", name,
+			a.LockedUntil, now.UTC().Format(time.RFC3339))
 	}
 	return nil
 }

@@ -21,9 +21,44 @@ func (s *site) archived(segment uint64) retention.Archived {
 	digest := sha256.Sum256(raw)
 	a := retention.Archived{
 		Stream: stream, Segment: segment, ManifestSHA256: hex.EncodeToString(digest[:]), Archive: "s3://worm/desk7",
+		ConfirmedAt: at(s.now.Add(-time.Hour)), LockedUntil: at(s.now.Add(time.Hour)),
 	}
 	s.must(a.Save(s.store))
 	return a
+}
+
+func at(when time.Time) string { return when.UTC().Format(time.RFC3339) }
+
+// TestEnforce_KeepsWhatNobodyLookedAt: in an archive, of late; and what is not locked any more.
+func TestEnforce_KeepsWhatNobodyLookedAt(t *testing.T) {
+	s := newSite(t)
+	s.now = began.Add(48 * time.Hour)
+	rule := old()
+	rule.WithoutArchive = false
+	s.set(rule)
+	good := s.archived(2)
+	for _, one := range []struct{ confirmed, locked, field, value string }{
+		{at(s.now.Add(-24*time.Hour - time.Second)), good.LockedUntil, "confirmed_at", at(s.now.Add(-86401e9))},
+		{at(s.now.Add(time.Second)), good.LockedUntil, "confirmed_at", at(s.now.Add(time.Second))},
+		{"", good.LockedUntil, "confirmed_at", `""`},
+		{good.ConfirmedAt, at(s.now), "locked_until", at(s.now)},
+		{good.ConfirmedAt, "", "locked_until", `""`},
+	} {
+		a := good
+		a.ConfirmedAt, a.LockedUntil = one.confirmed, one.locked
+		s.must(a.Save(s.store))
+		r := s.enforce()
+		for _, expected := range []string{store.ArchivedFile(stream), one.field, one.value, "expected a time"} {
+			if r.Segments != 0 || !strings.Contains(r.Blocked, expected) {
+				t.Errorf("%+v: %+v, expected %q", one, r, expected)
+			}
+		}
+	}
+	good.ConfirmedAt = at(s.now.Add(-24 * time.Hour))
+	s.must(good.Save(s.store))
+	if r := s.enforce(); r.Segments != 2 {
+		t.Errorf("looked at 24 hours ago, and locked: %+v", r)
+	}
 }
 
 func TestEnforce_RemovesOnlyWhatIsArchived(t *testing.T) {

@@ -159,7 +159,7 @@ func (e *Enforcer) archived(stream string, first uint64, rules []Rule) (archived
 	}
 	archived, err = LoadArchived(e.Store, stream)
 	if err == nil && archived.Segment >= first {
-		err = archived.check(e.Store)
+		err = archived.check(e.Store, e.Clock.Now())
 	}
 	return archived, true, err
 }
