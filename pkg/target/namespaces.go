@@ -15,8 +15,26 @@ import (
 // namespaceLenMin is the least size of a device with a directory of rings and one ring in it.
 const namespaceLenMin = 1 << 20
 
+// hasDeclaration reports whether a message has what is declared of this host: those of older control planes and files
+// do not say so.
+func hasDeclaration(message *api.WatchRingsResponse) bool {
+	return message.GetNamespacesDeclared() || len(message.GetNamespaces()) > 0
+}
+
+// carryNamespaces keeps what was declared before in a message without a declaration: a control plane that has lost its
+// state knows of no target. Only what is declared ends an export.
+func (t *Target) carryNamespaces(message *api.WatchRingsResponse) {
+	if before := t.declared; !hasDeclaration(message) && before != nil {
+		message.Namespaces, message.Ports, message.NamespacesDeclared = before.Namespaces, before.Ports, true
+	}
+}
+
 // declareNamespaces hands what the fabric declares of this host to whoever keeps the kernel's NVMe target.
 func (t *Target) declareNamespaces(message *api.WatchRingsResponse) {
+	if !hasDeclaration(message) {
+		return
+	}
+	t.declared = message
 	if t.config.Exports == nil {
 		return
 	}

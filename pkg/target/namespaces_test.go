@@ -1,14 +1,17 @@
 package target
 
 import (
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/farlog"
 	"github.com/farlog/farlog/pkg/internal/loop"
+	"github.com/farlog/farlog/pkg/nvmet"
 )
 
 // blank is a plain file of a size.
@@ -90,4 +93,61 @@ func TestUsable_RefusesWhatIsMounted(t *testing.T) {
 	if err := (Rings{}).Usable(device); err == nil || !strings.Contains(err.Error(), "ext4, a file system") {
 		t.Errorf("with a file system: error %v, want it named", err)
 	}
+}
+
+// A control plane that knows no declaration of this host, such as one that lost its state, ends no export, also not
+// over a restart of the target. An empty declaration does.
+func TestNamespaces_StayUntilTheyAreDeclaredAway(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(t.TempDir(), "nvmet.yaml")
+	if err := os.WriteFile(file, []byte("subsystems: []\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// A keeper with a file lists what it is given at once, and leaves the kernel alone.
+	begin := func() *Target {
+		one := newTarget(t, dir)
+		exports, err := nvmet.NewKeeper(file, filepath.Join(dir, "nvmet.json"), "", slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		one.config.Exports = exports
+		return one
+	}
+	restart := func(one *Target) *Target {
+		one.lock.Close()
+		one = begin()
+		recalled, err := one.recall()
+		if err != nil {
+			t.Fatal(err)
+		}
+		one.declareNamespaces(recalled)
+		return one
+	}
+	expect := func(one *Target, when string, want int) {
+		t.Helper()
+		if got := one.namespaces(); len(got) != want {
+			t.Errorf("%s: %d namespaces are to be exported, want %d", when, len(got), want)
+		}
+	}
+	one := restart(begin())
+	expect(one, "before it was told anything", 0)
+	one.applyWanted(&api.WatchRingsResponse{
+		Namespaces: []*api.Namespace{{Name: "desk7", Device: "/dev/desk7", Subsystem: "nqn.2026-01.com.example:desk7"}},
+		Ports:      []*api.NamespacePort{{Transport: "tcp", Address: "10.7.0.2"}},
+	})
+	expect(one, "declared", 1)
+	one.applyWanted(new(api.WatchRingsResponse))
+	expect(one, "without a declaration", 1)
+	one = restart(one)
+	expect(one, "after a restart", 1)
+	one.applyWanted(new(api.WatchRingsResponse))
+	expect(one, "again without a declaration", 1)
+	if recalled, err := one.recall(); err != nil || len(recalled.Ports) != 1 {
+		t.Errorf("saved is %v, %v, want the port as well", recalled, err)
+	}
+	one.applyWanted(&api.WatchRingsResponse{NamespacesDeclared: true})
+	expect(one, "declared away", 0)
+	one = restart(one)
+	one.applyWanted(new(api.WatchRingsResponse))
+	expect(one, "after they were declared away", 0)
 }

@@ -71,6 +71,8 @@ type Target struct {
 	// reporter is of the goroutine that looks.
 	reporter *api.Reporter[*api.TargetState]
 
+	declared *api.WatchRingsResponse // has what was declared last of this host; nil: not known. Of who follows
+
 	mutex  sync.Mutex
 	wanted []*api.RingSpec
 	seen   []Ring
@@ -158,9 +160,7 @@ func (t *Target) Run(ctx context.Context) error {
 			"plane", "error", err)
 	} else {
 		t.wanted = recalled.GetRings()
-		if recalled != nil {
-			t.declareNamespaces(recalled)
-		}
+		t.declareNamespaces(recalled)
 	}
 	workers.Go(func() { t.followSpecs(ctx) })
 	workers.Go(func() { t.watchMedia(ctx) })
@@ -206,6 +206,7 @@ func (t *Target) followSpecs(ctx context.Context) {
 // applyWanted makes a message of the control plane what is wanted. Called by one goroutine.
 func (t *Target) applyWanted(message *api.WatchRingsResponse) {
 	carryFenced(t.wanted, message.Rings) // nobody else stores to wanted
+	t.carryNamespaces(message)
 	// Kept first: who has been told of a grant must find it here also after a restart.
 	if err := t.remember(message); err != nil {
 		t.config.Logger.Warn("the list of wanted rings could not be saved for a restart", "error", err)

@@ -8778,10 +8778,12 @@ type WatchRingsResponse struct {
 	// The complete list: the target forgets rings that are not in it, and deletes none of them.
 	Rings []*RingSpec `protobuf:"bytes,1,rep,name=rings,proto3" json:"rings,omitempty"`
 	// What is declared of the target's host. The target exports it, and nothing else that it exported before.
-	Namespaces    []*Namespace     `protobuf:"bytes,2,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
-	Ports         []*NamespacePort `protobuf:"bytes,3,rep,name=ports,proto3" json:"ports,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Namespaces []*Namespace     `protobuf:"bytes,2,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
+	Ports      []*NamespacePort `protobuf:"bytes,3,rep,name=ports,proto3" json:"ports,omitempty"`
+	// The fabric has a declaration of the target's host. False, with no namespaces: the target keeps what it exports.
+	NamespacesDeclared bool `protobuf:"varint,4,opt,name=namespaces_declared,json=namespacesDeclared,proto3" json:"namespaces_declared,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *WatchRingsResponse) Reset() {
@@ -8833,6 +8835,13 @@ func (x *WatchRingsResponse) GetPorts() []*NamespacePort {
 		return x.Ports
 	}
 	return nil
+}
+
+func (x *WatchRingsResponse) GetNamespacesDeclared() bool {
+	if x != nil {
+		return x.NamespacesDeclared
+	}
+	return false
 }
 
 // Unchanged says that an agent is alive, and that at most figures differ from an earlier report that was answered.
@@ -10007,13 +10016,14 @@ const file_farlog_proto_rawDesc = "" +
 	"\rtargets_alive\x18\x03 \x03(\tR\ftargetsAlive\x12!\n" +
 	"\fdrains_alive\x18\x04 \x03(\tR\vdrainsAlive\";\n" +
 	"\x11WatchRingsRequest\x12&\n" +
-	"\x05agent\x18\x01 \x01(\v2\x10.farlog.v1.AgentR\x05agent\"\xa5\x01\n" +
+	"\x05agent\x18\x01 \x01(\v2\x10.farlog.v1.AgentR\x05agent\"\xd6\x01\n" +
 	"\x12WatchRingsResponse\x12)\n" +
 	"\x05rings\x18\x01 \x03(\v2\x13.farlog.v1.RingSpecR\x05rings\x124\n" +
 	"\n" +
 	"namespaces\x18\x02 \x03(\v2\x14.farlog.v1.NamespaceR\n" +
 	"namespaces\x12.\n" +
-	"\x05ports\x18\x03 \x03(\v2\x18.farlog.v1.NamespacePortR\x05ports\"K\n" +
+	"\x05ports\x18\x03 \x03(\v2\x18.farlog.v1.NamespacePortR\x05ports\x12/\n" +
+	"\x13namespaces_declared\x18\x04 \x01(\bR\x12namespacesDeclared\"K\n" +
 	"\tUnchanged\x12&\n" +
 	"\x05agent\x18\x01 \x01(\v2\x10.farlog.v1.AgentR\x05agent\x12\x16\n" +
 	"\x06report\x18\x02 \x01(\x04R\x06report\"w\n" +

@@ -11,7 +11,9 @@ import (
 // RingsOf is what a target is told.
 func RingsOf(v *state.View, target *api.Agent) *api.WatchRingsResponse {
 	declared := v.TargetSpecs[target.Host]
-	response := &api.WatchRingsResponse{Namespaces: declared.GetNamespaces(), Ports: declared.GetPorts()}
+	response := &api.WatchRingsResponse{
+		Namespaces: declared.GetNamespaces(), Ports: declared.GetPorts(), NamespacesDeclared: declared != nil,
+	}
 	for _, name := range v.RingsAt.ByAgent[target.Id] {
 		response.Rings = append(response.Rings, ringSpec(v, name))
 	}
