@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -25,6 +26,10 @@ type RestoreOptions struct {
 // not in an archive: who appends to the store has to have it. Errors: ErrInvalid, those of NewView and of
 // the file system.
 func Restore(ctx context.Context, b *Bucket, dir string, options RestoreOptions) (*store.Store, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("restore into %s: %w", dir, err)
+	}
 	view, err := NewView(ctx, b)
 	if err != nil {
 		return nil, err
@@ -98,12 +103,12 @@ func (r *restorer) checkDir(names []string) error {
 	return os.MkdirAll(path.Join(r.dir, "streams"), 0o750)
 }
 
-// file copies one file, and syncs it and its directory. One that is there was written whole: it was renamed.
+// file copies one file, and syncs it and the directories down to it. One that is there with the same SHA-256 is kept.
 func (r *restorer) file(name string) error {
 	version := r.view.files[name]
 	full := path.Join(r.dir, name)
-	if info, err := os.Stat(full); err == nil && info.Size() == version.Size {
-		return nil
+	if isThere, err := r.isThere(version, full); err != nil || isThere {
+		return err
 	}
 	if err := os.MkdirAll(path.Dir(full), 0o750); err != nil {
 		return err
@@ -121,15 +126,45 @@ func (r *restorer) file(name string) error {
 	if err := os.Rename(full+".tmp", full); err != nil {
 		return err
 	}
-	for dir := path.Dir(full); len(dir) >= len(path.Clean(r.dir)); dir = path.Dir(dir) {
-		if err := store.OS.SyncDir(dir); err != nil {
-			return err
-		}
+	if err := r.sync(path.Dir(full)); err != nil {
+		return err
 	}
 	if r.options.Progress != nil {
 		r.options.Progress(name, version.Size)
 	}
 	return nil
+}
+
+// isThere reports whether a file that a restore before has left is what the archive has.
+func (r *restorer) isThere(version Version, full string) (bool, error) {
+	file, err := os.Open(full)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil || info.Size() != version.Size {
+		return false, err
+	}
+	there, err := newObject(full, file, version.Size, nil)
+	if err != nil {
+		return false, err
+	}
+	want, err := r.view.bucket.hash(r.ctx, version)
+	return err == nil && there.sha256 == want, err
+}
+
+// sync syncs a directory of the store, those above it, and the one that the store's own directory is in.
+func (r *restorer) sync(dir string) error {
+	for ; dir != r.dir; dir = path.Dir(dir) {
+		if err := store.OS.SyncDir(dir); err != nil {
+			return err
+		}
+	}
+	return errors.Join(store.OS.SyncDir(r.dir), store.OS.SyncDir(path.Dir(r.dir)))
 }
 
 func (r *restorer) copy(version Version, to string) error {

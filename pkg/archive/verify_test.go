@@ -203,3 +203,69 @@ func TestArchive_BeginsWhereTheStoreBegins(t *testing.T) {
 		t.Errorf("error %v, expected a gap", err)
 	}
 }
+
+// TestRestore_IntoADirectoryOfAnyName ends, and syncs the directory that the store is in.
+func TestRestore_IntoADirectoryOfAnyName(t *testing.T) {
+	s := newSite(t)
+	s.must(s.uploader().Once(t.Context()))
+	disk := store.OS
+	t.Cleanup(func() { store.OS = disk })
+	for _, dir := range []string{".", "r", "./r/../q/"} {
+		t.Chdir(t.TempDir())
+		synced := syncedDirs{FS: disk, names: map[string]bool{}}
+		store.OS = synced
+		ended := make(chan error, 1)
+		go func() {
+			_, err := Restore(t.Context(), s.bucket, dir, RestoreOptions{})
+			ended <- err
+		}()
+		select {
+		case err := <-ended:
+			s.must(err)
+		case <-time.After(time.Minute):
+			t.Fatalf("restore into %q does not end", dir)
+		}
+		if _, err := store.Open(dir, store.Options{}); err != nil {
+			t.Errorf("restore into %q: %v", dir, err)
+		}
+		full, err := filepath.Abs(dir)
+		s.must(err)
+		for _, name := range []string{full, filepath.Dir(full), filepath.Join(full, "streams")} {
+			if !synced.names[name] {
+				t.Errorf("restore into %q: %s was not synced", dir, name)
+			}
+		}
+	}
+}
+
+// syncedDirs notes which directories were synced.
+type syncedDirs struct {
+	store.FS
+	names map[string]bool
+}
+
+func (s syncedDirs) SyncDir(name string) error {
+	s.names[name] = true
+	return s.FS.SyncDir(name)
+}
+
+// TestRestore_ReplacesWhatIsDamaged: a file that an interrupted restore has left, with the size and not the bytes.
+func TestRestore_ReplacesWhatIsDamaged(t *testing.T) {
+	s := newSite(t)
+	s.must(s.uploader().Once(t.Context()))
+	dir := filepath.Join(t.TempDir(), "restored")
+	name := filepath.Join(dir, store.SegmentFile(stream, 1))
+	s.must(os.MkdirAll(filepath.Dir(name), 0o750))
+	want, err := os.ReadFile(filepath.Join(s.dir, store.SegmentFile(stream, 1)))
+	s.must(err)
+	m, _, err := s.store.ReadManifest(stream, 1)
+	s.must(err)
+	s.must(os.WriteFile(name, make([]byte, m.UsedBytes), 0o440))
+	restored, err := Restore(t.Context(), s.bucket, dir, RestoreOptions{})
+	s.must(err)
+	report, err := restored.Verify(t.Context(), store.VerifyOptions{})
+	s.must(err)
+	if got, err := os.ReadFile(name); err != nil || string(got) != string(want[:m.UsedBytes]) || !report.OK() {
+		t.Errorf("restored store is %+v, %v", report, err)
+	}
+}
