@@ -70,7 +70,7 @@ func Open(options Options) (*Bucket, error) {
 	}
 	if options.Transport == nil {
 		if options.Transport, err = minio.DefaultTransport(endpoint.Scheme == "https"); err != nil {
-			return nil, fmt.Errorf("%w: endpoint %q: %w", ErrInvalid, options.Endpoint, err)
+			return nil, fmt.Errorf("%w: endpoint %q: %w", ErrInvalid, withoutUser(options.Endpoint), err)
 		}
 	}
 	core, err := minio.NewCore(endpoint.Host, &minio.Options{
@@ -78,7 +78,7 @@ func Open(options Options) (*Bucket, error) {
 		Region: options.Region, BucketLookup: minio.BucketLookupPath, MaxRetries: 1, TrailingHeaders: true,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%w: endpoint %q: %w", ErrInvalid, options.Endpoint, err)
+		return nil, fmt.Errorf("%w: endpoint %q: %w", ErrInvalid, withoutUser(options.Endpoint), err)
 	}
 	b := &Bucket{
 		Location: options.Location, core: core, transport: options.Transport, timeout: options.CallTimeout,
@@ -101,7 +101,7 @@ func call[T any](ctx context.Context, b *Bucket, what string, do func(ctx contex
 	if err != nil && ctx.Err() == nil && inTime.Err() != nil {
 		err = context.DeadlineExceeded
 	}
-	return result, explain(fmt.Sprintf("%s at %s", what, b.Endpoint), err)
+	return result, explain(fmt.Sprintf("%s at %s", what, withoutUser(b.Endpoint)), err)
 }
 
 // list gives all versions and delete markers of keys that begin so, in the order of keys, the oldest first of each.

@@ -169,11 +169,25 @@ func TestParseLocation_RefusesWhatIsNone(t *testing.T) {
 		{"s3://bucket", "http://10.0.0.1:9000", "r"},
 		{"s3://bucket", "http://example.com", "r"},
 		{"s3://bucket", "https://user:secret@host", "r"},
+		{"s3://bucket", "https://user:sec/secret@host", "r"},
+		{"s3://bucket", "https://user:s@secret@host", "r"},
+		{"s3://bucket", "user:secret@host", "r"},
+		{"s3://bucket", "http://user:secret@example.com", "r"},
+		{"s3://key:secret@bucket/p", "https://host", "r"},
+		{"s3://key:sec/secret@bucket/p", "https://host", "r"},
+		{"s3://bucket/key:secret@bucket/p", "https://host", "r"},
+		{"key:secret@bucket/p", "https://host", "r"},
 		{"s3://bucket", "https://host", ""},
 	} {
 		_, err := ParseLocation(one[0], one[1], one[2])
 		if !errors.Is(err, ErrInvalid) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%v: %v", one, err)
+		}
+	}
+	for _, endpoint := range []string{"user:secret@host", "https://user:sec/secret@", "https://user:secret@ho st"} {
+		_, err := Open(Options{Location: Location{Endpoint: endpoint, Bucket: "bucket"}})
+		if !errors.Is(err, ErrInvalid) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", endpoint, err)
 		}
 	}
 	l, err := ParseLocation("s3://bucket/a/b/", "http://127.0.0.1:9000", "r")

@@ -28,10 +28,10 @@ func ParseLocation(text, endpoint, region string) (Location, error) {
 	l := Location{Endpoint: endpoint, Region: region, Bucket: bucket, Prefix: strings.TrimSuffix(prefix, "/")}
 	switch {
 	case !isS3 || !bucketName.MatchString(bucket):
-		return l, fmt.Errorf("%w: archive %q: expected s3://BUCKET/PREFIX", ErrInvalid, text)
+		return l, fmt.Errorf("%w: archive %q: expected s3://BUCKET/PREFIX", ErrInvalid, withoutUser(text))
 	case hasPrefix && l.Prefix != "" && !prefixName.MatchString(l.Prefix):
 		return l, fmt.Errorf("%w: archive %q: prefix %q: expected letters, digits, '.', '_' and '-' between slashes",
-			ErrInvalid, text, l.Prefix)
+			ErrInvalid, withoutUser(text), withoutUser(l.Prefix))
 	case region == "":
 		return l, fmt.Errorf("%w: archive %s: no region: expected one such as eu-central-1", ErrInvalid, l)
 	}
@@ -44,15 +44,23 @@ func ParseLocation(text, endpoint, region string) (Location, error) {
 	if host, err := netip.ParseAddr(parsed.Hostname()); parsed.Scheme == "http" && parsed.Hostname() != "localhost" &&
 		(err != nil || !host.IsLoopback()) {
 		return l, fmt.Errorf("%w: endpoint %q: http is for this host itself alone: expected https://%s", ErrInvalid,
-			endpoint, parsed.Host)
+			withoutUser(endpoint), parsed.Host)
 	}
 	return l, nil
 }
 
-var userInfo = regexp.MustCompile(`//[^/@]*@`)
-
-// withoutUser hides a password that somebody put into a URL.
-func withoutUser(text string) string { return userInfo.ReplaceAllString(text, "//***@") }
+// withoutUser hides a password that somebody put into a URL, however it is written: all before the last '@'.
+func withoutUser(text string) string {
+	at := strings.LastIndexByte(text, '@')
+	if at < 0 {
+		return text
+	}
+	scheme, _, hasScheme := strings.Cut(text[:at], "://")
+	if !hasScheme {
+		return "***" + text[at:]
+	}
+	return scheme + "://***" + text[at:]
+}
 
 // String is the location as base manifests have it.
 func (l Location) String() string {
