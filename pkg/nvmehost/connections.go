@@ -29,6 +29,7 @@ type Connections struct {
 	tell   func(Wanted, Event) // by many goroutines
 
 	keepers sync.WaitGroup
+	ended   map[string]<-chan struct{} // by NQN: closed when its last keeper has ended. Of who calls Follow
 	mutex   sync.Mutex
 	kept    map[string]*kept // by NQN
 }
@@ -40,7 +41,7 @@ type kept struct {
 
 // NewConnections keeps none yet.
 func NewConnections(kernel Kernel, tell func(Wanted, Event)) *Connections {
-	return &Connections{kernel: kernel, tell: tell, kept: map[string]*kept{}}
+	return &Connections{kernel: kernel, tell: tell, ended: map[string]<-chan struct{}{}, kept: map[string]*kept{}}
 }
 
 // Follow keeps these connected from now on, and no others. What is connected already stays so when it is no longer
@@ -85,7 +86,16 @@ func (c *Connections) keep(wanted Wanted) {
 		c.tell(wanted, Event{Err: wanted.Err})
 		return
 	}
+	before, ended := c.ended[wanted.NQN], make(chan struct{})
+	c.ended[wanted.NQN] = ended
 	c.keepers.Go(func() {
+		defer close(ended)
+		if before != nil {
+			<-before // it may be in the kernel, which would connect the subsystem twice
+		}
+		if ctx.Err() != nil {
+			return
+		}
 		c.kernel.Keep(ctx, wanted.Specs, 1, func(event Event) {
 			c.mutex.Lock()
 			one.connection.Device, one.connection.Err = event.Device, event.Err

@@ -410,3 +410,88 @@ func TestKeep_TellsOfANewDeviceOfTheSameName(t *testing.T) {
 	stop()
 	<-done
 }
+
+// hangingKernel keeps who connects in its write, as a kernel whose target does not answer, until the bytes that it is
+// full of are read. connecting counts who is there.
+func hangingKernel(t *testing.T, k Kernel) (kernel *os.File, full int, connecting func() int) {
+	t.Helper()
+	write(t, k.Root, "/dev/nvme-fabrics", "")
+	fabrics := filepath.Join(k.Root, "dev/nvme-fabrics")
+	err := errors.Join(os.Remove(fabrics), syscall.Mkfifo(fabrics, 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kernel, err = os.OpenFile(fabrics, os.O_RDWR|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { kernel.Close() })
+	if err := kernel.SetWriteDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		var n int
+		n, err = kernel.Write(make([]byte, 4096))
+		full += n
+	}
+	return kernel, full, func() (count int) {
+		links, err := filepath.Glob("/proc/self/fd/*")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, link := range links {
+			if path, err := os.Readlink(link); err == nil && path == fabrics {
+				count++
+			}
+		}
+		return count - 1 // the test's own
+	}
+}
+
+// A subsystem that is wanted otherwise while the kernel still connects it is connected once: who follows waits for who
+// went before, also where it was not wanted for a while between.
+func TestConnections_OneConnectsAtATime(t *testing.T) {
+	k := Kernel{Root: t.TempDir()}
+	kernel, full, connecting := hangingKernel(t, k)
+	events := make(chan Event, 10)
+	c := NewConnections(k, func(_ Wanted, event Event) { events <- event })
+	defer c.Close()
+	wanted := func(address string) []Wanted {
+		spec := fine()
+		spec.Address = address
+		return []Wanted{{Name: "desk7", NQN: nqnOne, Specs: []Spec{spec}}}
+	}
+	c.Follow(wanted("10.0.0.7"))
+	for deadline := time.Now().Add(time.Minute); connecting() != 1; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the kernel was not asked to connect")
+		}
+	}
+	c.Follow(wanted("10.0.0.8"))
+	c.Follow(nil)
+	c.Follow(wanted("10.0.0.9"))
+	for until := time.Now().Add(300 * time.Millisecond); time.Now().Before(until); time.Sleep(time.Millisecond) {
+		if count := connecting(); count != 1 {
+			t.Errorf("%d connect the subsystem at once", count)
+			break
+		}
+	}
+	addController(t, k.Root, "1", nqnOne, hostA, "0")
+	asked := make([]byte, full+4096)
+	for read := 0; ; {
+		n, err := kernel.Read(asked[read:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if read += n; read > full {
+			asked = asked[full:read]
+			break
+		}
+	}
+	if event := <-events; event.Err != nil || event.Device.Path != "/dev/nvme1n1" || event.Device.IsNew {
+		t.Errorf("%+v, want the device that was there", event)
+	}
+	if text := string(asked); strings.Count(text, "nqn="+nqnOne) != 1 || !strings.Contains(text, "traddr=10.0.0.7,") {
+		t.Errorf("the kernel was asked for %q, want one connection", text)
+	}
+}
