@@ -23,6 +23,9 @@ type Declaration struct {
 	Hosts      []DeclaredHost      `yaml:"hosts"`
 
 	owner string // as State.Owner
+	// refused are declared too, and must not be exported now, such as for want of a device: what the kernel has of them
+	// stays, but for who may connect.
+	refused []DeclaredSubsystem
 }
 
 // DeclaredSubsystem is one of a tenant. Nobody but its hosts may connect.

@@ -134,27 +134,36 @@ func orderedErrors(wanted *wish, refused map[string]error) (list []error) {
 	return list
 }
 
-// accept makes a declaration of all that may be exported, and says of the rest, by NQN, why it may not.
+// accept makes a declaration of all that may be exported, and says of the rest, by NQN, why it may not. Of the rest it
+// keeps what is ours already: the subsystems, and the hosts with their keys.
 func (k *Keeper) accept(wanted *wish, there *Config, state *State) (*Declaration, map[string]error) {
 	d, refused := &Declaration{owner: k.owner}, map[string]error{}
 	for _, one := range wanted.namespaces {
-		if err := k.checkNamespace(one, wanted, d, there, state); err != nil {
-			refused[one.NQN] = err
-			continue
-		}
 		subsystem := DeclaredSubsystem{
 			NQN: one.NQN, Namespaces: []DeclaredNamespace{{NSID: 1, Device: one.Device}}, Takeover: takeoverNone,
 		}
 		if one.IsEvicting {
 			subsystem.Takeover = takeoverEvict
 		}
+		err := k.checkNamespace(one, wanted, d, there, state)
 		for _, host := range one.Hosts {
+			if err != nil && !slices.Contains(state.Hosts, host.NQN) {
+				continue // it may be another program's
+			}
 			subsystem.Hosts = append(subsystem.Hosts, host.NQN)
 			if !slices.ContainsFunc(d.Hosts, func(h DeclaredHost) bool { return h.NQN == host.NQN }) {
 				d.Hosts = append(d.Hosts, host)
 			}
 		}
-		d.Subsystems = append(d.Subsystems, subsystem)
+		switch {
+		case err == nil:
+			d.Subsystems = append(d.Subsystems, subsystem)
+		case slices.Contains(state.Subsystems, one.NQN):
+			d.refused = append(d.refused, subsystem)
+			fallthrough
+		default:
+			refused[one.NQN] = err
+		}
 	}
 	for _, port := range wanted.ports {
 		d.Ports = append(d.Ports, DeclaredPort{Transport: port.Transport, Address: port.Address, Service: port.Service})

@@ -232,3 +232,75 @@ func TestKeeper_FabricIsIdleUntilItDeclares(t *testing.T) {
 		t.Errorf("with a file: %+v, want a namespace that is not exported because of it", seen)
 	}
 }
+
+// A device that is late or busy for a while costs no host its keys, and no subsystem in the kernel its connections.
+// What is declared no more goes, also of such a namespace.
+func TestFabric_RefusedKeepsKeysAndConnections(t *testing.T) {
+	const trading2 = "nqn.2026-01.com.example:trading2"
+	state, m, devices := openState(t), newModel(), usable{}
+	k := NewFabricKeeper("/a", "", "", devices, slog.New(slog.DiscardHandler))
+	wanted := declaredOf(desk7, desk8)
+	wanted.namespaces[0].Hosts = []DeclaredHost{{NQN: trading1}, {NQN: trading2}}
+	wanted.namespaces[1].Hosts = nil
+	follow(t, k, state, m, wanted)
+	keys := *state.Keys[trading2]
+	expectKeys := func(when string) {
+		t.Helper()
+		there := state.Keys[trading2]
+		if there == nil || there.Host.Reveal() != keys.Host.Reveal() || there.Ctrl.Reveal() != keys.Ctrl.Reveal() {
+			t.Fatalf("%s: the keys of %s are others", when, trading2)
+		}
+		if !slices.ContainsFunc(m.config().Hosts, func(host Host) bool {
+			return host.NQN == trading2 && host.DHCHAP["key"] == keys.Host.Reveal()
+		}) {
+			t.Errorf("%s: the kernel does not have %s with its key", when, trading2)
+		}
+	}
+	m = newModel() // a boot
+	devices["/dev/desk7"] = "no such file or directory"
+	if _, refused := follow(t, k, state, m, wanted); len(refused) != 1 || !slices.Contains(state.Subsystems, desk7) {
+		t.Errorf("refused is %v of %q, want desk7, and its name kept", refused, state.Subsystems)
+	}
+	expectKeys("without the device")
+	delete(devices, "/dev/desk7")
+	follow(t, k, state, m, wanted)
+	expectKeys("with the device again")
+
+	enable := namespacePath(desk7, 1) + "/enable"
+	m.attrs[enable], m.attrs[subsystemPath(desk7)+"/attr_allow_any_host"] = "0", "1"
+	devices["/dev/desk7"] = "it is in use"
+	for _, want := range []int{1, 0} { // allow_any_host
+		if steps, refused := follow(t, k, state, m, wanted); len(steps) != want || len(refused) != 1 {
+			t.Errorf("while its device is busy: steps %q, refused %v, want %d step and desk7", texts(steps), refused,
+				want)
+		}
+	}
+	expectKeys("while its device is busy")
+	wanted.namespaces[0].Hosts = wanted.namespaces[0].Hosts[:1]
+	follow(t, k, state, m, wanted)
+	if there := m.config(); state.Keys[trading2] != nil || state.Keys[trading1] == nil || len(there.Hosts) != 1 ||
+		!slices.Equal(there.Subsystems[0].AllowedHosts, []string{trading1}) {
+		t.Errorf("a host that is declared no more: left is %+v with keys of %d hosts", there, len(state.Keys))
+	}
+	delete(devices, "/dev/desk7")
+	if steps, refused := follow(t, k, state, m, wanted); len(steps) != 1 || len(refused) > 0 || m.attrs[enable] != "1" {
+		t.Errorf("no longer busy: steps %q, refused %v, want it enabled", texts(steps), refused)
+	}
+	if follow(t, k, state, m, declaredOf(desk8)); slices.Contains(state.Subsystems, desk7) || len(state.Keys) != 1 {
+		t.Errorf("declared no more: left are %q and keys of %d hosts", state.Subsystems, len(state.Keys))
+	}
+}
+
+// A host of another program is not taken over for a namespace that must not be exported.
+func TestFabric_RefusedTakesNoHostOfOthers(t *testing.T) {
+	state, m := openState(t), newModel()
+	k := NewFabricKeeper("/a", "", "", usable{"/dev/desk7": "it is mounted"}, slog.New(slog.DiscardHandler))
+	if err := m.do(Plan(m.config(), &Config{Hosts: []Host{{NQN: trading1}}})); err != nil {
+		t.Fatal(err)
+	}
+	before := m.config().Hosts
+	follow(t, k, state, m, declaredOf(desk7))
+	if after := m.config().Hosts; !reflect.DeepEqual(after, before) || len(state.Keys)+len(state.Hosts) > 0 {
+		t.Errorf("the host of others is %+v, it was %+v; ours are %q", after, before, state.Hosts)
+	}
+}

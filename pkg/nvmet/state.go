@@ -217,7 +217,7 @@ func (s *State) Forget(d *Declaration) {
 
 func (d *Declaration) names() State {
 	names := State{Subsystems: []string{}, Ports: []int{}, Hosts: []string{}}
-	for _, one := range d.Subsystems {
+	for _, one := range slices.Concat(d.Subsystems, d.refused) {
 		names.Subsystems = append(names.Subsystems, one.NQN)
 	}
 	for _, one := range d.Ports {
@@ -246,9 +246,21 @@ func (s *State) Wanted(d *Declaration, now *Config) (wanted *Config, foreign []s
 	names := d.names()
 	for _, one := range d.Subsystems {
 		subsystem := one.config()
-		subsystem.AllowedHosts = slices.DeleteFunc(subsystem.AllowedHosts,
-			func(nqn string) bool { return slices.Contains(s.Evicted[one.NQN], nqn) })
+		subsystem.AllowedHosts = s.allowedHosts(one)
 		wanted.Subsystems = append(wanted.Subsystems, subsystem)
+	}
+	stays := map[string]bool{} // a port that has it keeps it
+	for _, one := range d.refused {
+		at := slices.IndexFunc(now.Subsystems, func(there Subsystem) bool { return there.NQN == one.NQN })
+		if at < 0 {
+			continue
+		}
+		subsystem := now.Subsystems[at]
+		subsystem.Attr, subsystem.AllowedHosts = maps.Clone(subsystem.Attr), s.allowedHosts(one)
+		if subsystem.Attr != nil {
+			subsystem.Attr["allow_any_host"] = "0"
+		}
+		wanted.Subsystems, stays[one.NQN] = append(wanted.Subsystems, subsystem), true
 	}
 	used := map[string]bool{} // hosts that others' subsystems name
 	for _, one := range now.Subsystems {
@@ -256,6 +268,7 @@ func (s *State) Wanted(d *Declaration, now *Config) (wanted *Config, foreign []s
 			continue
 		}
 		wanted.Subsystems, foreign = append(wanted.Subsystems, one), append(foreign, "subsystem "+one.NQN)
+		stays[one.NQN] = true
 		for _, nqn := range one.AllowedHosts {
 			used[nqn] = true
 		}
@@ -274,8 +287,7 @@ func (s *State) Wanted(d *Declaration, now *Config) (wanted *Config, foreign []s
 		return slices.ContainsFunc(wanted.Subsystems, func(one Subsystem) bool { return one.NQN == nqn })
 	}
 	for _, port := range d.Ports {
-		wanted.Ports = append(wanted.Ports, port.config(now,
-			func(nqn string) bool { return isThere(nqn) && !slices.Contains(names.Subsystems, nqn) }))
+		wanted.Ports = append(wanted.Ports, port.config(now, stays))
 	}
 	for _, port := range now.Ports {
 		if slices.Contains(names.Ports, port.PortID) || slices.Contains(s.Ports, port.PortID) {
@@ -289,9 +301,15 @@ func (s *State) Wanted(d *Declaration, now *Config) (wanted *Config, foreign []s
 	return wanted, foreign
 }
 
+// allowedHosts are those that may connect now.
+func (s *State) allowedHosts(one DeclaredSubsystem) []string {
+	return slices.DeleteFunc(slices.Clone(one.Hosts),
+		func(nqn string) bool { return slices.Contains(s.Evicted[one.NQN], nqn) })
+}
+
 func (one DeclaredSubsystem) config() Subsystem {
 	subsystem := Subsystem{
-		NQN: one.NQN, AllowedHosts: slices.Clone(one.Hosts),
+		NQN:  one.NQN,
 		Attr: Attrs{"allow_any_host": "0", "serial": serialOf(one.NQN)},
 	}
 	for _, each := range one.Namespaces {
@@ -322,8 +340,8 @@ func (host DeclaredHost) config(keys *HostKeys) Host {
 	}}
 }
 
-// config keeps on a port what others have put there.
-func (port DeclaredPort) config(now *Config, isForeign func(string) bool) Port {
+// config keeps on a port the subsystems that stay as they are.
+func (port DeclaredPort) config(now *Config, stays map[string]bool) Port {
 	one := Port{PortID: *port.ID, Addr: Attrs{"trtype": port.Transport}, Subsystems: slices.Clone(port.Subsystems)}
 	if port.Transport != "loop" {
 		family := "ipv4"
@@ -338,7 +356,7 @@ func (port DeclaredPort) config(now *Config, isForeign func(string) bool) Port {
 		}
 		one.ANAGroups, one.Referrals = there.ANAGroups, there.Referrals
 		for _, nqn := range there.Subsystems {
-			if isForeign(nqn) {
+			if stays[nqn] {
 				one.Subsystems = append(one.Subsystems, nqn)
 			}
 		}
