@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"go.etcd.io/bbolt"
 )
 
 const (
@@ -182,4 +184,27 @@ func TestOpenEtcd_LogIsDamaged(t *testing.T) {
 	raw[at] ^= 1
 	mustWrite(t, logs[0], raw)
 	expectDamage(t, dir, "crc")
+}
+
+// What a newer etcd has written is whole: nobody is told to move it away.
+func TestOpenEtcd_OfANewerVersionIsNotDamaged(t *testing.T) {
+	dir, path := filled(t)
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: killTimeout})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Update(func(tx *bbolt.Tx) error {
+		return tx.Bucket([]byte("cluster")).Put([]byte("clusterVersion"), []byte("3.99.0"))
+	})
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	etcd, err := Open(t.Context(), Options{Dir: dir})
+	if err == nil {
+		etcd.Close()
+	}
+	var damage *DamagedError
+	if err == nil || errors.As(err, &damage) || !strings.Contains(err.Error(), "a newer farlog wrote what is there") {
+		t.Fatalf("got %v, expected that a newer farlog wrote it", err)
+	}
 }

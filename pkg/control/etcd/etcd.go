@@ -189,11 +189,15 @@ func startChecked(ctx context.Context, dir string, fatal chan error) (*embed.Etc
 		return nil, err
 	}
 	server, err := startEmbedded(ctx, dir, fatal)
-	if err != nil {
-		return nil, asDamage(dir, fmt.Errorf("start etcd in %q: %w (details in %s)", dir, err,
-			filepath.Join(dir, logName)))
+	if err == nil {
+		return server, nil
 	}
-	return server, nil
+	details := filepath.Join(dir, logName)
+	if strings.Contains(err.Error(), "invalid downgrade") {
+		return nil, fmt.Errorf("start etcd in %q: a newer farlog wrote what is there, and it is whole: start that version "+
+			"again, or restore a backup of before into another directory: %w (details in %s)", dir, err, details)
+	}
+	return nil, asDamage(dir, fmt.Errorf("start etcd in %q: %w (details in %s)", dir, err, details))
 }
 
 // startEmbedded folds the ways in which an etcd server says no into an error: it returns one, it panics, it ends the
