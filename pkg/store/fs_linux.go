@@ -115,12 +115,14 @@ func (f *osFile) Truncate(size int64) error {
 	return plainPathError(f.File.Truncate(size))
 }
 
-// Allocate looks first whether there is as much: ext4 takes all that is free before it says that this is too little,
-// and those who write beside us would have nothing meanwhile.
+// Allocate looks first whether there is as much as the file lacks: ext4 takes all that is free before it says that this
+// is too little, and those who write beside us would have nothing meanwhile.
 func (f *osFile) Allocate(size int64) error {
 	var disk unix.Statfs_t
+	var has unix.Stat_t
 	if err := unix.Fstatfs(int(f.Fd()), &disk); err == nil && disk.Blocks > 0 &&
-		disk.Bfree < uint64(size)/uint64(disk.Bsize) {
+		unix.Fstat(int(f.Fd()), &has) == nil &&
+		disk.Bfree < uint64(max(size-has.Blocks*statBlockLen, 0))/uint64(disk.Bsize) {
 		return unix.ENOSPC
 	}
 	err := f.fallocate(0, 0, size)
@@ -129,6 +131,8 @@ func (f *osFile) Allocate(size int64) error {
 	}
 	return err
 }
+
+const statBlockLen = 512 // the unit of stat's st_blocks, whatever the file system's is
 
 // fallocate tries again what a signal interrupted: the runtime sends itself some, and nothing restarts this call.
 func (f *osFile) fallocate(mode uint32, off, length int64) error {

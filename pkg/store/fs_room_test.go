@@ -25,7 +25,9 @@ func TestAllocate_MoreThanTheDiskHasTakesNothing(t *testing.T) {
 	if err := unix.Fstat(int(file.Fd()), &info); err != nil || info.Blocks > 0 {
 		t.Errorf("it has %d blocks (%v)", info.Blocks, err)
 	}
-	if err := (&osFile{file}).Allocate(8 << 20); err != nil {
-		t.Error(err)
+	for _, size := range []int64{32 << 20, 40 << 20} { // the second lacks less than is free, and is more
+		if err := (&osFile{file}).Allocate(size); err != nil {
+			t.Errorf("%d bytes: %v", size, err)
+		}
 	}
 }
