@@ -27,9 +27,9 @@ func (a *Appender) checkPlace() error {
 }
 
 // CheckSegments reports whether all segments of the stream are in its directory, and the manifests of those that have
-// one. What is missing is then the failure of each Sync, and of Missing: the stream has to be opened again, which fails
-// until the file is back. Any goroutine may call it beside the one that appends. Errors: ErrMissing, ErrClosed, or of
-// the file system, and then nothing is known.
+// one, and whether the newest base manifest is sound. What is wrong is then the failure of each Sync, and of Missing:
+// the stream has to be opened again, which fails until the file is back. Any goroutine may call it beside the one that
+// appends. Errors: ErrMissing, ErrCorrupt, ErrClosed, or of the file system, and then nothing is known.
 func (a *Appender) CheckSegments() error {
 	a.removing.Lock()
 	defer a.removing.Unlock()
@@ -38,10 +38,16 @@ func (a *Appender) CheckSegments() error {
 	}
 	begun, sealed := a.begun.Load(), a.rollover.sealed.Load() // before the look: what comes after it is not expected
 	list, err := a.dir.list()
-	if err != nil {
-		return err
+	if isNotExist(err) {
+		err = &CorruptError{Path: a.dir.path, Err: fmt.Errorf("directory of the stream %w", ErrMissing)}
 	}
-	base, err := a.store.begin(a.dir, list)
+	var base *Base
+	if err == nil {
+		base, err = a.store.begin(a.dir, list)
+	}
+	if errors.Is(err, ErrCorrupt) {
+		a.missing.Store(&err)
+	}
 	if err != nil {
 		return err
 	}

@@ -82,6 +82,20 @@ func TestAppender_EachFileIsRemoved(t *testing.T) {
 			t.Fatalf("%s is back: %v", name, err)
 		}
 	}
+	aside := dir + "-aside"
+	if err := os.Rename(dir, aside); err != nil {
+		t.Fatal(err)
+	}
+	if err := app.CheckSegments(); !errors.Is(err, store.ErrMissing) || !errors.Is(app.Missing(), store.ErrMissing) {
+		t.Errorf("the whole directory: %v, %v", err, app.Missing())
+	}
+	app.Close()
+	if err := os.Rename(aside, dir); err != nil {
+		t.Fatal(err)
+	}
+	if app, err = opened.OpenStream(ring.Source); err != nil {
+		t.Fatal(err)
+	}
 	appendMany(t, ring, app, 1)
 	newest := segments[0]
 	for _, one := range segments {
