@@ -51,8 +51,9 @@ type checker func(statement, signature []byte) error
 
 // keyList has the public keys of a store, and of all that are derived from it, the oldest first.
 type keyList struct {
-	mutex sync.Mutex
-	list  []ed25519.PublicKey
+	mutex   sync.Mutex
+	list    []ed25519.PublicKey
+	durable uint64 // so many of their statements outlive a power cut, as far as this process knows
 }
 
 // Keys are the public keys that sign for the store, one after the other: the first is that of store.json.
@@ -108,11 +109,34 @@ func (s *Store) keyNumber(statement, signature []byte) (uint64, error) {
 
 // checkSignature takes a signature of any key of the store.
 func (s *Store) checkSignature(statement, signature []byte) error {
-	number, err := s.keyNumber(statement, signature)
-	if err == nil && number == 0 {
-		err = errUnknownKey
+	return s.checkAndNote(new(uint64))(statement, signature)
+}
+
+// checkAndNote is checkSignature, and keeps the number of the newest key that it sees.
+func (s *Store) checkAndNote(newest *uint64) checker {
+	return func(statement, signature []byte) error {
+		number, err := s.keyNumber(statement, signature)
+		if err == nil && number == 0 {
+			err = errUnknownKey
+		}
+		*newest = max(*newest, number)
+		return err
 	}
-	return err
+}
+
+// makeDurable makes the statement of a key durable before a signature of that key is: who has renamed it may have been
+// killed before he did.
+func (s *Store) makeDurable(number uint64) error {
+	s.keys.mutex.Lock()
+	defer s.keys.mutex.Unlock()
+	if number <= max(s.keys.durable, 1) {
+		return nil
+	}
+	if err := s.fsys.SyncDir(s.dir); err != nil {
+		return wrap("sync", s.dir, err)
+	}
+	s.keys.durable = number
+	return nil
 }
 
 func encodeSuccessor(body, previous, signature []byte) ([]byte, error) {
@@ -230,7 +254,11 @@ func (s *Store) putSuccessor(by string, keys []ed25519.PublicKey, next Signer) e
 	if err := writeFile(s.fsys, s.successorName(number, ".json"), raw, 0o440); err != nil {
 		return err
 	}
-	return wrap("sync", s.dir, s.fsys.SyncDir(s.dir))
+	if err := s.fsys.SyncDir(s.dir); err != nil {
+		return fmt.Errorf("key %d of the store is %s, and may be forgotten at a power cut: %w", number,
+			KeyID(next.Public()), wrap("sync", s.dir, err))
+	}
+	return nil
 }
 
 // fileSigner signs with a key that was just made.

@@ -216,3 +216,28 @@ func TestRotateKey_CrashAtEachOperation(t *testing.T) {
 		}
 	}
 }
+
+// Who has the former key alone removes nothing from a stream that the new one has signed.
+func TestRotateKey_FormerKeyRemovesNothing(t *testing.T) {
+	f := newRotated(t, 1)
+	former := &module{key: f.privateKey(f.store.PublicKey())}
+	f.rotate()
+	f.ring.Append(200, 600)
+	f.feed()
+	f.close()
+	if _, err := f.store.RemoveBefore(testStream, store.Removal{Before: 3}); err != nil {
+		t.Fatal(err)
+	}
+	options := f.options()
+	options.Signer = former
+	opened, err := store.Open("/store", options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := opened.RemoveBefore(testStream, store.Removal{Before: 4}); !errors.Is(err, store.ErrSigning) {
+		t.Errorf("%v, expected that it cannot be signed", err)
+	}
+	if report := f.verify(); report.Failure != nil {
+		t.Error(report.Statement())
+	}
+}

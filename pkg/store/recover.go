@@ -60,11 +60,9 @@ func (s *Store) OpenStream(source Source) (*Appender, error) {
 
 // noteSigned takes a signature of any key of the store; what comes behind it is signed by no older one.
 func (a *Appender) noteSigned(statement, signature []byte) error {
-	number, err := a.store.keyNumber(statement, signature)
-	if err == nil && number == 0 {
-		err = errUnknownKey
-	}
-	a.signedBy.Store(max(a.signedBy.Load(), number))
+	var number uint64
+	err := a.store.checkAndNote(&number)(statement, signature)
+	a.raiseSigned(number)
 	return err
 }
 
@@ -72,9 +70,19 @@ func (a *Appender) noteSigned(statement, signature []byte) error {
 func (a *Appender) sign(statement []byte) ([]byte, error) {
 	signature, number, err := a.store.signAtLeast(statement, a.signedBy.Load())
 	if err == nil {
-		a.signedBy.Store(number)
+		a.raiseSigned(number)
 	}
 	return signature, err
+}
+
+// raiseSigned never lowers: the job that seals signs beside the appender.
+func (a *Appender) raiseSigned(number uint64) {
+	for {
+		before := a.signedBy.Load()
+		if number <= before || a.signedBy.CompareAndSwap(before, number) {
+			return
+		}
+	}
 }
 
 // abandon closes what a failed opening had opened.
@@ -425,7 +433,7 @@ func (a *Appender) resumeSpare(blank []found) error {
 			return err
 		}
 		blank = append([]found{{number: a.rollover.spare.number, name: a.rollover.spare.name}}, blank...)
-		if err := a.rollover.close(); err != nil {
+		if err := a.rollover.closeSpare(); err != nil {
 			return err
 		}
 	}

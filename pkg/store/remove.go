@@ -60,10 +60,14 @@ func (s *Store) removeBefore(stream string, removal Removal) (*Base, error) {
 		return nil, err
 	}
 	if removal.Before > base.firstSegment() {
-		if base, err = s.nextBase(d, stream, list, base, removal); err != nil {
+		var newest uint64
+		if base, err = s.nextBase(d, stream, list, base, removal, s.checkAndNote(&newest)); err != nil {
 			return nil, err
 		}
-		raw, err := encodeBase(*base, s.Sign)
+		raw, err := encodeBase(*base, func(statement []byte) ([]byte, error) {
+			signature, _, err := s.signAtLeast(statement, newest)
+			return signature, err
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -78,8 +82,11 @@ func (s *Store) removeBefore(stream string, removal Removal) (*Base, error) {
 	return base, d.sweep(list, base.firstSegment())
 }
 
-// nextBase checks that the segments are sealed, continue one another and are continued, and says where they end.
-func (s *Store) nextBase(d streamDir, stream string, list listing, before *Base, removal Removal) (*Base, error) {
+// nextBase checks that the segments are sealed, continue one another and are continued, and says where they end. check
+// sees all signatures.
+func (s *Store) nextBase(d streamDir, stream string, list listing, before *Base, removal Removal, check checker) (
+	*Base, error,
+) {
 	there := list.behind(before.firstSegment())
 	if err := d.checkNumbers(there, before.firstSegment()); err != nil {
 		return nil, err
@@ -95,9 +102,9 @@ func (s *Store) nextBase(d streamDir, stream string, list listing, before *Base,
 	}
 	var manifest [sha256.Size]byte
 	if before != nil {
-		raw, err := readFile(s.fsys, d.file(before.Segment, baseSuffix), baseBytesMax)
+		_, raw, err := d.loadBase(s, stream, before.Segment, check)
 		if err != nil {
-			return nil, wrap("read", d.file(before.Segment, baseSuffix), err)
+			return nil, err
 		}
 		digest := sha256.Sum256(raw)
 		next.PreviousSHA256 = hex.EncodeToString(digest[:])
@@ -107,7 +114,7 @@ func (s *Store) nextBase(d streamDir, stream string, list listing, before *Base,
 		_, manifest = before.digests()
 	}
 	for number := before.firstSegment(); number < removal.Before; number++ {
-		m, raw, err := loadManifest(d, number, s.checkSignature)
+		m, raw, err := loadManifest(d, number, check)
 		if isNotExist(err) {
 			return nil, fmt.Errorf("%w: remove the segments of stream %s before %d: segment %d is not sealed",
 				ErrInvalid, stream, removal.Before, number)

@@ -125,17 +125,22 @@ func (r *rollover) take() (*spare, error) {
 }
 
 func (r *rollover) close() error {
-	var err error
-	if r.spare != nil {
-		err = wrap("close", r.spare.name, r.spare.file.Close())
-		r.spare = nil
-	}
+	err := r.closeSpare()
 	if r.retired != nil {
 		if closeErr := r.retired.file.Close(); err == nil {
 			err = wrap("close", r.retired.name, closeErr)
 		}
 		r.retired = nil
 	}
+	return err
+}
+
+func (r *rollover) closeSpare() error {
+	if r.spare == nil {
+		return nil
+	}
+	err := wrap("close", r.spare.name, r.spare.file.Close())
+	r.spare = nil
 	return err
 }
 

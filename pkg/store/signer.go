@@ -80,10 +80,13 @@ func (s *Store) signAtLeast(statement []byte, least uint64) (signature []byte, n
 	switch {
 	case err != nil:
 	case number == 0:
-		err = fmt.Errorf("%w: the signature that was made is of no key of the store", ErrInvalid)
+		err = fmt.Errorf("%w: the signature that was made is of no key of the store, expected one of key %s: "+
+			"check the key or the signing command", ErrInvalid, KeyID(s.Keys()[len(s.Keys())-1]))
 	case number < least:
-		err = fmt.Errorf("%w: it is signed by key %d of the store already, and only key %d is here", ErrInvalid, least,
-			number)
+		err = fmt.Errorf("%w: it is signed by key %d of the store already, and key %d is here: give the newer one",
+			ErrInvalid, least, number)
+	default:
+		err = s.makeDurable(number)
 	}
 	if err != nil {
 		err = fmt.Errorf("%w: store %s: %w", ErrSigning, s.dir, err)

@@ -189,7 +189,11 @@ func TestSigner_CrashAtEachOperationWhileSegmentsGrow(t *testing.T) {
 		if after%2 == 0 {
 			f.module.err = errNoAnswer
 		}
-		f.openWith(f.signed())
+		options := f.signed()
+		if after%4 == 0 {
+			options.SegmentBytes *= 2 // a spare of the size before is of no use
+		}
+		f.openWith(options)
 		if next := f.app.Last().NextLSN; next < f.synced {
 			t.Fatalf("operation %d: the store ends at lsn %d, %d was synced", after, next, f.synced)
 		}

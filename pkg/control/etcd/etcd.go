@@ -194,8 +194,13 @@ func startChecked(ctx context.Context, dir string, fatal chan error) (*embed.Etc
 	}
 	details := filepath.Join(dir, logName)
 	if strings.Contains(err.Error(), "invalid downgrade") {
-		return nil, fmt.Errorf("start etcd in %q: a newer farlog wrote what is there, and it is whole: start that version "+
-			"again, or restore a backup of before into another directory: %w (details in %s)", dir, err, details)
+		return nil, fmt.Errorf(
+			"start etcd in %q: a newer farlog wrote what is there, and it is whole: start that version "+
+				"again, or restore a backup of before into another directory: %w (details in %s)",
+			dir,
+			err,
+			details,
+		)
 	}
 	return nil, asDamage(dir, fmt.Errorf("start etcd in %q: %w (details in %s)", dir, err, details))
 }
