@@ -186,13 +186,17 @@ static bool count_answer(struct answers *answers, struct reader_member *member, 
 	return false;
 }
 
-/* is_head_ahead -- an earlier drain went further, as the head of a member says that was away when this drain began: all
- * below that head is in the store. */
+/* is_head_ahead -- an earlier drain went further, as the head of a member says that was away when this drain began, or
+ * the floor that a later opening has stored after it: all below is in the store. */
 static bool is_head_ahead(const struct reader_members *members)
 {
-	for (unsigned i = 0; i < members->count && members->is_drain; i++)
-		if (members->member[i].reader != NULL && members->member[i].reader->released.head_lsn > members->cursor.lsn)
+	for (unsigned i = 0; i < members->count && members->is_drain; i++) {
+		const struct farlog_reader *reader = members->member[i].reader;
+
+		if (reader != NULL &&
+			(reader->released.head_lsn > members->cursor.lsn || reader->superblock.floor_lsn > members->cursor.lsn))
 			return true;
+	}
 	return false;
 }
 
