@@ -31,8 +31,9 @@ says, signed, where it came from and what is missing. The merged order and the r
 Behind the last mark of a stream records are copied up to the first damage only: the ring may have them all still.
 --with-tail copies those behind it too, where a drain has said that the new store has less than the ring has released.
 
-Exit code 1: the end of a stream could not be copied; the text says why. A drain refuses the new store for it if the
-ring has released more.`,
+Exit code 1: not all is proved to be what the store held; the text says why, and NEW/salvage.json too. A sealed segment
+with a damaged record is such a case: its other records were copied by their CRC-32C, and its SHA-256 is not checked. If
+the end of a stream could not be copied, a drain refuses the new store when the ring has released more.`,
 		Example: `  farlog store salvage data/store data/store-new --who 'J. Doe' --why 'disk error of 2026-11-28'`,
 		Args:    exactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -30,7 +30,7 @@ type SalvageReport struct {
 	Records uint64       `json:"records"` // copied, PADs left out
 	Gaps    []SalvageGap `json:"gaps"`
 	Notes   []string     `json:"notes,omitempty"`   // what else was wrong
-	Failure string       `json:"failure,omitempty"` // why nothing behind the last record was copied
+	Failure string       `json:"failure,omitempty"` // what is not proved to be whole, and why
 }
 
 // SalvageGap is a range that could not be read.
@@ -143,6 +143,10 @@ func (v *salvager) survey() ([]found, error) {
 		v.note("%s: %s: the stream is taken from its first segment that is there", damage.Path, damage.Err)
 	} else if err != nil {
 		return nil, err
+	}
+	v.begins = base.firstSegment()
+	for number := range list.manifests {
+		v.ends = max(v.ends, number+1)
 	}
 	var segments []found
 	for _, number := range list.behind(base.firstSegment()) {

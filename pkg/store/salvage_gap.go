@@ -21,6 +21,8 @@ func (v *salvager) resync(f found, scan *scanner) (isFound bool, err error) {
 				return true, nil
 			}
 			return true, v.fill(rec.LSN, rec.Seq, rec.Epoch, v.isEpochLost(rec.Header))
+		case err == nil && v.isBehindLostRewind(rec.Header, scan.off-from):
+			return false, v.lostRewind(rec.LSN, rec.Seq, rec.Epoch)
 		case err != nil && len(scan.chunk) == 0:
 			return false, nil // the end of the file
 		}
@@ -36,6 +38,19 @@ func (v *salvager) resync(f found, scan *scanner) (isFound bool, err error) {
 // isEpochLost reports whether the record that began the epoch of the next one is among what is missing.
 func (v *salvager) isEpochLost(next record.Header) bool {
 	return v.at.isBegun && next.Epoch > v.at.Epoch && next.Flags&(record.FlagEpoch|record.FlagPad) == 0
+}
+
+// isBehindLostRewind reports whether a whole record is of an epoch that went back to a place which cannot be found any
+// more: what was copied behind that place does not count.
+func (v *salvager) isBehindLostRewind(h record.Header, distance int64) bool {
+	return v.at.isBegun && h.Epoch > v.at.Epoch && h.LSN < v.at.LSN+uint64(distance)
+}
+
+func (v *salvager) lostRewind(lsn, seq uint64, epoch uint32) error {
+	return &salvageStop{fmt.Sprintf("%s, offset %d: %s: behind it is lsn %d, seq %d of epoch %d, and the log before "+
+		"ends at lsn %d, seq %d of epoch %d: the record with which the newer epoch went back is lost, and which of "+
+		"the older records it replaced is not known", v.damage.segment, v.damage.offset, v.damage.cause, lsn, seq,
+		epoch, v.at.LSN, v.at.Seq, v.at.Epoch)}
 }
 
 // mayFollow reports whether a record can be the next one behind damage that begins some bytes before it in the file.
@@ -74,6 +89,9 @@ func (v *salvager) fill(lsn, seq uint64, epoch uint32, isEpochLost bool) error {
 	if isFirst {
 		v.at = chain{isBegun: true, Cursor: record.Cursor{LSN: v.first.LSN, Seq: v.first.Seq, Epoch: epoch}}
 		isFirst = v.first.LSN == 0 // an epoch begins there
+	}
+	if v.at.isBegun && lsn < v.at.LSN && epoch > v.at.Epoch {
+		return v.lostRewind(lsn, seq, epoch)
 	}
 	if !v.at.isBegun || lsn <= v.at.LSN {
 		v.damage = damage{}

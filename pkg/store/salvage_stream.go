@@ -2,8 +2,10 @@ package store
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash"
 	"os"
 	"path"
 
@@ -27,7 +29,11 @@ type salvager struct {
 	first  *record.Cursor // where the ring's first record is; nil: not known
 	lastTS uint64
 	batch  []byte
-	damage damage // since the last record
+	damage damage    // since the last record
+	sum    hash.Hash // of what was copied of a segment
+	summed int       // records in it
+	begins uint64    // number of the first segment that should be there
+	ends   uint64    // behind the last one
 }
 
 // damage is the first thing that was wrong behind the last record that was copied.
@@ -58,17 +64,28 @@ func (v *salvager) run() (err error) {
 			err = closeErr
 		}
 	}()
+	err = v.segments(segments)
+	var stop *salvageStop
+	if errors.As(err, &stop) {
+		v.unproved("%s", stop)
+		err = nil
+	}
+	return err
+}
+
+func (v *salvager) segments(segments []found) error {
+	next := v.begins
 	for i := range segments {
-		if err := v.segment(segments, i); err != nil {
-			var stop *salvageStop
-			if errors.As(err, &stop) {
-				v.report.Failure = stop.Error()
-				return nil
-			}
+		if err := v.missing(next, segments[i].number, &segments[i]); err != nil {
 			return err
 		}
+		next = segments[i].number + 1
+		if err := v.segment(segments, i); err != nil {
+			return err
+		}
+		v.prove(segments, i)
 	}
-	return nil
+	return v.missing(next, v.ends, nil)
 }
 
 // salvageStop is damage that nothing behind it can be joined to.
@@ -79,8 +96,9 @@ func (s *salvageStop) Error() string { return s.text }
 // segment copies one segment.
 func (v *salvager) segment(segments []found, i int) error {
 	f := segments[i]
+	v.sum, v.summed = sha256.New(), 0
 	if f.header.StreamName == "" {
-		v.note("%s: its header is damaged, and no neighbour says of what ring it is: none of its records is copied",
+		v.unproved("%s: its header is damaged, and no neighbour says of what ring it is: none of its records is copied",
 			path.Base(f.name))
 		return nil
 	}
@@ -94,6 +112,9 @@ func (v *salvager) segment(segments []found, i int) error {
 	defer file.Close()
 	isLast := i == len(segments)-1
 	scan := newScanner(file, f.header.identity(), segmentDataOffset)
+	if f.headerErr == nil {
+		_, _ = v.sum.Write(f.header.encode())
+	}
 	for {
 		if err := v.ctx.Err(); err != nil {
 			return err
@@ -101,9 +122,11 @@ func (v *salvager) segment(segments []found, i int) error {
 		rec, err := scan.next()
 		if err == nil {
 			if _, err = v.at.check(&rec.Header); err == nil {
-				if err := checkFill(path.Base(f.name), rec, scan.off); err != nil {
-					v.note("%s; the record is sound, and its fill is zero again", err)
+				fillErr := checkFill(path.Base(f.name), rec, scan.off)
+				if fillErr != nil {
+					v.note("%s; the record is sound, and its fill is zero again", fillErr)
 				}
+				v.sumRecord(rec, fillErr == nil)
 				if err := v.copy(rec); err != nil {
 					return err
 				}
