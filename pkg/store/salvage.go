@@ -159,28 +159,11 @@ func (v *salvager) survey() ([]found, error) {
 	}
 	segments, _ = splitBegun(segments)
 	for i := range segments {
-		v.identify(segments, i)
+		if err := v.identify(segments, i); err != nil {
+			return nil, err
+		}
 	}
 	return segments, nil
-}
-
-// identify gives a segment whose header is damaged the ring of its neighbour.
-func (v *salvager) identify(segments []found, i int) {
-	f := &segments[i]
-	if f.headerErr == nil {
-		return
-	}
-	v.note("%s: %s", path.Base(f.name), f.headerErr)
-	for _, at := range []int{i - 1, i + 1} {
-		if at < 0 || at >= len(segments) || segments[at].headerErr != nil && at > i {
-			continue
-		}
-		f.header = segments[at].header
-		f.header.PrevEpoch, f.header.PrevNextLSN, f.header.PrevNextSeq = 0, 0, 0
-		if f.header.StreamName != "" {
-			return
-		}
-	}
 }
 
 func (v *salvager) note(format string, args ...any) {
