@@ -152,7 +152,9 @@ func waitEvents(t *testing.T, store string, count int) map[string]auditlog.Event
 			if err := json.Unmarshal([]byte(line), &event); err != nil {
 				return false, err
 			}
-			events[event.ID] = event
+			if event.What != "ReportAnchor" { // a drain reports some when it is time, which nobody here does
+				events[event.ID] = event
+			}
 		}
 		time.Sleep(50 * time.Millisecond)
 		return len(events) >= count, nil
