@@ -21,7 +21,7 @@ type Event struct {
 }
 
 // Keep connects a subsystem, again whenever its device has gone, until ctx is done: by the first of several specs of it
-// that succeeds. Each connection is a new device: who had the one before open opens this one. What it tells comes from
+// that succeeds. Each connection is a new device: who had the one before open opens this one. What it says comes from
 // its own goroutine, and only when something has changed. A refusal is tried again ever more rarely, up to every half
 // minute.
 func (k Kernel) Keep(ctx context.Context, specs []Spec, namespace uint32, tell func(Event)) {

@@ -39,7 +39,7 @@ func declaredOf(names ...string) *wish {
 	return w
 }
 
-// follow does on the model what applyFabric does in the kernel, and tells what was refused.
+// follow does on the model what applyFabric does in the kernel, and says what was refused.
 func follow(t *testing.T, k *Keeper, state *State, m *model, wanted *wish) (steps []Step, refused map[string]error) {
 	t.Helper()
 	if err := state.claim(k.owner); err != nil {

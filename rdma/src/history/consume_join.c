@@ -39,7 +39,7 @@ static int read_status(struct farlog_consumer *consumer, struct farlog_ring_stat
 	return FARLOG_OK;
 }
 
-/* check_ring -- without a store nothing tells one ring's lsns from another's: what was formatted again is no longer
+/* check_ring -- without a store one ring's lsns look like another's: what was formatted again is no longer
  * what it began with. Of several members any may have been replaced; what they have in common is the salt. */
 static int check_ring(struct farlog_consumer *consumer, const uint8_t uuid[16], uint64_t salt)
 {
