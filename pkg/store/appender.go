@@ -24,20 +24,21 @@ type Appender struct {
 	lock   io.Closer
 	base   *Base // as it was when the stream was opened; nil: it begins with its first segment
 
-	signedBy   atomic.Uint64         // number of the key of the last signature; also set by the job that seals
-	removing   sync.Mutex            // held by a removal, and by a check of the segments
-	begun      atomic.Uint64         // the last segment with records
-	missing    atomic.Pointer[error] // what a check of the segments found; nil: nothing
-	generation uint64
-	active     *segment // takes the next batch; nil: the next batch begins one
-	ended      Anchor   // of the end of the segment before
-	accepted   state    // after the last Append
-	synced     state    // after the last Sync
-	hash       hasher
-	rollover   rollover
-	tail       tail // behind the last record that recovery found
-	broken     error
-	isClosed   bool
+	signedBy     atomic.Uint64         // number of the key of the last signature; also set by the job that seals
+	removing     sync.Mutex            // held by a removal, and by a check of the segments
+	begun        atomic.Uint64         // the last segment with records
+	missing      atomic.Pointer[error] // what a check of the segments found; nil: nothing
+	failedChecks int                   // of the segments, in a row; under removing
+	generation   uint64
+	active       *segment // takes the next batch; nil: the next batch begins one
+	ended        Anchor   // of the end of the segment before
+	accepted     state    // after the last Append
+	synced       state    // after the last Sync
+	hash         hasher
+	rollover     rollover
+	tail         tail // behind the last record that recovery found
+	broken       error
+	isClosed     bool
 }
 
 // segment is the one that is being written.

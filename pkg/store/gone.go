@@ -29,13 +29,29 @@ func (a *Appender) checkPlace() error {
 // CheckSegments reports whether all segments of the stream are in its directory, and the manifests of those that have
 // one, and whether the newest base manifest is sound. What is wrong is then the failure of each Sync, and of Missing:
 // the stream has to be opened again, which fails until the file is back. Any goroutine may call it beside the one that
-// appends. Errors: ErrMissing, ErrCorrupt, ErrClosed, or of the file system, and then nothing is known.
+// appends. Errors: ErrMissing, ErrCorrupt, ErrClosed, or of the file system: then nothing is known, and after
+// failedChecksMax such answers in a row the stream fails as if something were missing.
 func (a *Appender) CheckSegments() error {
 	a.removing.Lock()
 	defer a.removing.Unlock()
 	if a.isClosed {
 		return fmt.Errorf("%w: %s", ErrClosed, a.dir.path)
 	}
+	err := a.checkSegments()
+	if err == nil {
+		a.failedChecks = 0
+		return nil
+	}
+	a.failedChecks++
+	if errors.Is(err, ErrCorrupt) || a.failedChecks >= failedChecksMax { // what is missing is damage, too
+		a.missing.Store(&err)
+	}
+	return err
+}
+
+const failedChecksMax = 10
+
+func (a *Appender) checkSegments() error {
 	begun, sealed := a.begun.Load(), a.rollover.sealed.Load() // before the look: what comes after it is not expected
 	list, err := a.dir.list()
 	if isNotExist(err) {
@@ -44,9 +60,6 @@ func (a *Appender) CheckSegments() error {
 	var base *Base
 	if err == nil {
 		base, err = a.store.begin(a.dir, list)
-	}
-	if errors.Is(err, ErrCorrupt) {
-		a.missing.Store(&err)
 	}
 	if err != nil {
 		return err
@@ -59,9 +72,6 @@ func (a *Appender) CheckSegments() error {
 		if err == nil && number <= sealed && !list.manifests[number] {
 			err = a.expect(number, manifestSuffix, "manifest of the segment")
 		}
-	}
-	if errors.Is(err, ErrMissing) {
-		a.missing.Store(&err)
 	}
 	return err
 }

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/farlog/farlog/pkg/store"
@@ -149,4 +151,54 @@ func TestAppender_ChecksBesideAppendsAndRemovals(t *testing.T) {
 	if err := app.Close(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// blindFS is a file system whose directories of streams cannot be listed for a while.
+type blindFS struct {
+	store.FS
+	err atomic.Pointer[error]
+}
+
+func (f *blindFS) ReadDir(name string) ([]string, error) {
+	if err := f.err.Load(); err != nil {
+		return nil, *err
+	}
+	return f.FS.ReadDir(name)
+}
+
+// A look that fails once is made again; one that fails again and again is no sign that all is there.
+func TestAppender_SegmentsThatCannotBeLookedFor(t *testing.T) {
+	disk := &blindFS{FS: storetest.NewCrashFS(1)}
+	opened, err := store.Open("/store", store.Options{Create: true, FS: disk, SegmentBytes: store.SegmentBytesMin})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ring := storetest.NewRing("desk7/orders", 1)
+	app, err := opened.OpenStream(ring.Source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	appendMany(t, ring, app, 150)
+	cause := error(syscall.EIO)
+	for looks := 1; app.Missing() == nil; looks++ {
+		disk.err.Store(&cause)
+		if err := app.CheckSegments(); !errors.Is(err, cause) {
+			t.Fatal(err)
+		}
+		disk.err.Store(nil)
+		if looks == 5 && (app.CheckSegments() != nil || app.Sync() != nil) {
+			t.Fatal("it failed after a few looks, of which the last one found all")
+		}
+		if looks > 20 {
+			t.Fatal("20 looks failed, and nobody is told")
+		}
+	}
+	if err := app.Sync(); !errors.Is(err, cause) {
+		t.Errorf("sync: %v", err)
+	}
+	app.Close()
+	if app, err = opened.OpenStream(ring.Source); err != nil {
+		t.Fatal(err)
+	}
+	app.Close()
 }
