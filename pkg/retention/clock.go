@@ -44,7 +44,7 @@ func (c *Clock) sure(opened *store.Store) (time.Time, error) {
 		return c.Now(), nil
 	}
 	if c.begun.IsZero() {
-		newest, err := newestRecord(opened)
+		newest, err := newestRecord(opened, c.Now().Add(clockDoubt))
 		if err != nil {
 			return time.Time{}, err
 		}
@@ -57,8 +57,9 @@ func (c *Clock) sure(opened *store.Store) (time.Time, error) {
 	return sure, nil
 }
 
-// newestRecord is the time of the newest record of a store that is known without reading them all.
-func newestRecord(opened *store.Store) (newest time.Time, err error) {
+// newestRecord is the time of the newest record of a store that is known without reading them all. A stream with one of
+// later than latest proves nothing: its clock was wrong, or somebody wants that of this host to be believed.
+func newestRecord(opened *store.Store, latest time.Time) (newest time.Time, err error) {
 	streams, err := opened.Streams()
 	if err != nil {
 		return newest, err
@@ -68,7 +69,7 @@ func newestRecord(opened *store.Store) (newest time.Time, err error) {
 		if err != nil {
 			return newest, err
 		}
-		if history.Newest.After(newest) {
+		if history.Newest.After(newest) && !history.Newest.After(latest) {
 			newest = history.Newest
 		}
 	}

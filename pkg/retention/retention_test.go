@@ -188,6 +188,31 @@ func TestEnforce_AClockThatJumpsAheadMakesNothingOld(t *testing.T) {
 	}
 }
 
+// TestEnforce_ARecordFromAheadProvesNoClock: one stream with a record of far ahead makes nothing of the others old.
+func TestEnforce_ARecordFromAheadProvesNoClock(t *testing.T) {
+	s := newSite(t)
+	s.set(old())
+	ahead := storetest.NewRing("desk8/ahead", 2)
+	ahead.SetClock(began.AddDate(70, 0, 0))
+	ahead.Append(150, 600)
+	app, err := s.store.OpenStream(ahead.Source)
+	s.must(err)
+	for _, rec := range ahead.Records {
+		_, _, err := app.Append(rec.Raw)
+		s.must(err)
+	}
+	s.must(app.Close())
+	s.now = began.AddDate(10, 0, 0)
+	s.clock = &retention.Clock{Now: s.clock.Now, Elapsed: func() time.Duration { return 0 }}
+	results, err := s.enforcer().Enforce()
+	s.must(err)
+	for _, r := range results {
+		if r.Segments != 0 || r.Stream == stream && r.Blocked == "" {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
 // TestEnforce_AStoreThatNobodyWritesIsOldByACheckedClock: nothing newer proves the time.
 func TestEnforce_AStoreThatNobodyWritesIsOldByACheckedClock(t *testing.T) {
 	s := newSite(t)

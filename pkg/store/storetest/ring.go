@@ -3,6 +3,7 @@ package storetest
 import (
 	"fmt"
 	"math/rand/v2"
+	"time"
 
 	"github.com/farlog/farlog/pkg/record"
 	"github.com/farlog/farlog/pkg/store"
@@ -110,6 +111,9 @@ func (r *Ring) emit(h record.Header, key, payload []byte) {
 	r.Records = append(r.Records, Record{Header: h, Raw: raw})
 	r.cursor.Advance(h, r.Source.Align)
 }
+
+// SetClock sets the clock of the writer's host ahead: records are of that time from now on.
+func (r *Ring) SetClock(now time.Time) { r.now = uint64(now.UnixNano()) }
 
 // Release drops the records below lsn, as a drain does when they are synced in the store.
 func (r *Ring) Release(lsn uint64) {
