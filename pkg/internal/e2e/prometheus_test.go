@@ -135,10 +135,11 @@ var clockQuery = regexp.MustCompile(
 	`^(abs\(|max without \(instance, job\) \()?farlog(_writer)?_clock_(error|estimated_error|offset)_seconds`,
 )
 
-// mediaQuery is of what is absent where no ring lies on an NVMe device, or neither chrony nor ptp4l answers.
+// mediaQuery is of what is absent where no ring lies on an NVMe device, no namespace is declared, or neither chrony nor
+// ptp4l answers.
 var mediaQuery = regexp.MustCompile(
 	`^(1 - )?(device:)?farlog_target_(wear|spare|spare_threshold|device)_(ratio|critical)|` +
-		`^farlog_clock_keeper_offset_seconds`,
+		`^farlog_(target|host)_namespace_up|^farlog_clock_keeper_offset_seconds`,
 )
 
 // notOK is of streams that are not in order.
