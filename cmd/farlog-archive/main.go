@@ -21,6 +21,8 @@ const (
 	exitOK      = 0
 	exitFailure = 1
 	exitUsage   = 2
+	// exitNotProved: a probe destroyed nothing, and its credentials prove nothing.
+	exitNotProved = 3
 )
 
 // usageError is a mistake in the command line: exit code 2.
@@ -58,6 +60,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	fmt.Fprintf(stderr, "farlog-archive: %s\n", strings.Join(strings.Fields(err.Error()), " "))
 	if errors.As(err, &usage) || errors.Is(err, archive.ErrInvalid) {
 		return exitUsage
+	}
+	if errors.Is(err, archive.ErrNotProved) && !errors.Is(err, archive.ErrRefused) {
+		return exitNotProved
 	}
 	return exitFailure
 }

@@ -15,7 +15,14 @@ const probeText = `Puts a locked object and tries to destroy it: delete, with by
 shorten its retention, downgrade it to GOVERNANCE; suspend the bucket's versioning; overwrite it. After each attempt it
 looks whether the object is as it was. Fails when any attempt succeeds: such a storage must not be trusted with an
 archive. It also says whether the storage enforces conditional puts and checksums, which an archive can do without. The
-object stays for ten minutes, under PREFIX/probe/.`
+object stays for ten minutes, under PREFIX/probe/.
+
+A refusal proves the lock only when a policy is not its cause. So each attempt is made first, with the same credentials,
+on another object whose lock does not forbid it, and has to succeed there (of suspending: versioning is enabled once
+more). Where that fails the result is "not proved", and the exit code 3. The credentials need s3:PutObject,
+s3:PutObjectRetention, s3:DeleteObjectVersion, s3:BypassGovernanceRetention and s3:PutBucketVersioning beside those to
+read; those of farlog archive run do not need the last three: it believes the note of a probe that proved all
+(PREFIX/probe/proved.json) for a day.`
 
 func newProbeCommand(env *environment) *cobra.Command {
 	return &cobra.Command{

@@ -54,7 +54,8 @@ func NewWriter(s *store.Store, b *Bucket, keep Period) *Writer {
 }
 
 // Claim makes the prefix the archive of this store. The first time it proves that the bucket keeps what is locked
-// (Probe). Errors: those of Check and Probe, ErrOtherStore, ErrNotAnArchive.
+// (Probe), unless a probe did so in the last day, with credentials that may delete. Errors: those of Check and Probe,
+// ErrRefused, ErrNotProved, ErrOtherStore, ErrNotAnArchive.
 func (w *Writer) Claim(ctx context.Context) error {
 	if err := w.bucket.Check(ctx, w.keep); err != nil {
 		return err
@@ -62,11 +63,7 @@ func (w *Writer) Claim(ctx context.Context) error {
 	identity, err := w.bucket.identity(ctx)
 	switch {
 	case errors.Is(err, ErrNotFound):
-		report, err := w.bucket.Probe(ctx)
-		if err == nil {
-			err = report.Err()
-		}
-		if err != nil {
+		if err := w.bucket.prove(ctx); err != nil {
 			return err
 		}
 	case err != nil:

@@ -1,14 +1,10 @@
 package archive
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +12,6 @@ import (
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
-	"github.com/farlog/farlog/pkg/internal/port"
 	"github.com/farlog/farlog/pkg/internal/s3test"
 )
 
@@ -213,92 +208,4 @@ func TestPeriod_EndsInWholeSecondsAndNeverEarlier(t *testing.T) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
-}
-
-func TestProbe_StorageThatKeepsIsTrusted(t *testing.T) {
-	s := newSite(t)
-	report, err := s.bucket.Probe(t.Context())
-	s.must(err)
-	s.must(report.Err())
-	for _, one := range report.Findings {
-		if one.Attempt != "overwrite" && one.Result != resultRefused && one.Result != resultEnforced {
-			t.Errorf("%+v", one)
-		}
-	}
-	if len(report.Findings) != 11 {
-		t.Errorf("%d findings: %+v", len(report.Findings), report.Findings)
-	}
-}
-
-// TestProbe_WhatCannotBeAskedIsNoAnswer: each call of a probe is lost in turn, and none of that makes a storage
-// trusted.
-func TestProbe_WhatCannotBeAskedIsNoAnswer(t *testing.T) {
-	s := newSite(t)
-	_, err := s.bucket.Probe(t.Context())
-	s.must(err)
-	calls := s.faults.Calls()
-	step := 1
-	if testing.Short() {
-		step = 4
-	}
-	for failing := calls / 2; failing <= calls; failing += step { // those before are of the put, which tries again
-		s.faults.Plan(func(call int, _ *http.Request) s3test.Fault {
-			if call >= failing {
-				return s3test.LostCall
-			}
-			return s3test.None
-		})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		report, err := s.bucket.Probe(ctx)
-		cancel()
-		if err == nil {
-			t.Errorf("call %d of %d and all behind it are lost, and the probe has an answer: %+v", failing, calls,
-				report)
-		}
-	}
-}
-
-// TestProbe_MotoIsRefused: a server that accepts a lock and does not keep it.
-func TestProbe_MotoIsRefused(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a minute of Python; make check runs it")
-	}
-	program, err := filepath.Abs(filepath.Join("..", "..", "build", "moto", "bin", "moto_server"))
-	if err == nil {
-		_, err = os.Stat(program)
-	}
-	if err != nil {
-		t.Skipf("%v: scripts/setup.sh moto gets it", err)
-	}
-	number, err := port.Reserve()
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := "127.0.0.1:" + strconv.Itoa(number)
-	server := exec.Command(program, "-H", "127.0.0.1", "-p", strconv.Itoa(number))
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = server.Process.Kill(); _ = server.Wait() })
-	client := s3test.Client(t, address)
-	wait(t, "moto answers", func() bool {
-		return client.MakeBucket(t.Context(), "worm", minio.MakeBucketOptions{
-			Region: s3test.Region, ObjectLocking: true,
-		}) == nil
-	})
-	b, err := Open(Options{
-		Location:    Location{Endpoint: "http://" + address, Region: s3test.Region, Bucket: "worm", Prefix: "p"},
-		Credentials: s3test.Credentials(),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	report, err := b.Probe(t.Context())
-	if err == nil {
-		err = report.Err()
-	}
-	if !errors.Is(err, ErrRefused) {
-		t.Errorf("moto: %v, %+v, expected that it is refused", err, report)
-	}
-	t.Log(err)
 }

@@ -48,6 +48,8 @@ var (
 	ErrNotKept = errors.New("storage did not keep what it confirmed")
 	// ErrRefused: the storage lets locked objects be destroyed.
 	ErrRefused = errors.New("storage is refused")
+	// ErrNotProved: no attack of a probe succeeded, but these credentials cannot do some of them without a lock either.
+	ErrNotProved = errors.New("lock is not proved")
 	// ErrNotFound: there is no such object or version.
 	ErrNotFound = errors.New("no such object")
 	// ErrInvalid: an argument is out of range.

@@ -25,8 +25,8 @@ const probeLock = 10 * time.Minute
 // Finding is what one attempt of a probe came to.
 type Finding struct {
 	Attempt string `json:"attempt"`
-	// Result is "refused" or "enforced", as it must be, "ignored" of what an archive can do without, or "succeeded" of
-	// what destroys.
+	// Result is "refused" or "enforced", as it must be, "ignored" of what an archive can do without, "succeeded" of
+	// what destroys, or "not proved" when the same call failed where no lock forbids it, too.
 	Result string `json:"result"`
 	Detail string `json:"detail,omitempty"`
 }
@@ -43,21 +43,25 @@ const (
 	resultEnforced  = "enforced"
 	resultIgnored   = "ignored"
 	resultSucceeded = "succeeded"
+	resultNotProved = "not proved"
 )
 
-// Err says which attempts to destroy a locked object succeeded. Errors: ErrRefused.
+// Err says which attempts to destroy a locked object succeeded, or prove nothing. Errors: ErrRefused, ErrNotProved.
 func (r ProbeReport) Err() error {
-	var bad []string
+	named := map[string][]string{}
 	for _, one := range r.Findings {
-		if one.Result == resultSucceeded {
-			bad = append(bad, one.Attempt)
-		}
+		named[one.Result] = append(named[one.Result], one.Attempt)
 	}
-	if bad == nil {
-		return nil
+	if bad := named[resultSucceeded]; bad != nil {
+		return fmt.Errorf("%w: %s: these succeeded on a locked object: %s: do not trust it with an archive", ErrRefused,
+			r.Archive, strings.Join(bad, ", "))
 	}
-	return fmt.Errorf("%w: %s: these succeeded on a locked object: %s: do not trust it with an archive", ErrRefused,
-		r.Archive, strings.Join(bad, ", "))
+	if open := named[resultNotProved]; open != nil {
+		return fmt.Errorf("%w: %s: these fail without a lock too: %s: run farlog archive probe with credentials that "+
+			"may delete versions, bypass retention, set it, and enable versioning; the bucket must have no default "+
+			"retention meanwhile", ErrNotProved, r.Archive, strings.Join(open, ", "))
+	}
+	return nil
 }
 
 // canary is a locked object that a probe attacks.
@@ -70,8 +74,10 @@ type canary struct {
 }
 
 // Probe puts a locked object and tries to destroy it in each way that S3 has, and looks after each whether it is as it
-// was. What cannot be asked, since the storage does not answer, is an error: then nothing is known. The canary stays
-// until its lock ends; the next probe removes it.
+// was. A refusal proves the lock only when the same credentials may do the same where no lock forbids it; so each
+// attack is first carried out on an object of its own, the control. What cannot be asked, since the storage does not
+// answer, is an error: then nothing is known. What is proved is noted under the prefix (wasProved). The objects stay
+// until their locks end; the next probe removes them.
 func (b *Bucket) Probe(ctx context.Context) (ProbeReport, error) {
 	report := ProbeReport{Archive: b.Location.String()}
 	b.removeCanaries(ctx)
@@ -84,15 +90,22 @@ func (b *Bucket) Probe(ctx context.Context) (ProbeReport, error) {
 			return report, err
 		}
 	}
-	return report, c.tryConditions(ctx)
+	if err := c.tryConditions(ctx); err != nil || report.Err() != nil {
+		return report, err
+	}
+	return report, b.noteProof(ctx, report)
+}
+
+// newCanary is an object of random bytes under a name that no other has.
+func (b *Bucket) newCanary() (object, error) {
+	raw := make([]byte, 64)
+	_, _ = rand.Read(raw) // never fails
+	return newObject(b.key(probePrefix+hex.EncodeToString(raw[:8])), bytes.NewReader(raw), int64(len(raw)), nil)
 }
 
 // plant puts a locked object.
 func (c *canary) plant(ctx context.Context) (err error) {
-	raw := make([]byte, 64)
-	_, _ = rand.Read(raw) // never fails
-	key := c.bucket.key(probePrefix + hex.EncodeToString(raw[:8]))
-	if c.object, err = newObject(key, bytes.NewReader(raw), int64(len(raw)), nil); err != nil {
+	if c.object, err = c.bucket.newCanary(); err != nil {
 		return err
 	}
 	c.until = time.Now().UTC().Add(probeLock).Truncate(time.Second)
@@ -101,69 +114,6 @@ func (c *canary) plant(ctx context.Context) (err error) {
 		return fmt.Errorf("put a locked object: %w", err)
 	}
 	c.id = v.ID
-	return nil
-}
-
-// attack is one way to destroy a locked object.
-type attack struct {
-	name string
-	do   func(ctx context.Context) error
-}
-
-func (c *canary) attacks() []attack {
-	b, key := c.bucket, c.object.key
-	remove := func(options minio.RemoveObjectOptions) func(ctx context.Context) error {
-		options.VersionID = c.id
-		return func(ctx context.Context) error {
-			_, err := call(ctx, b, "delete version of "+key, func(ctx context.Context) (bool, error) {
-				return true, b.core.RemoveObject(ctx, b.Bucket, key, options)
-			})
-			return err
-		}
-	}
-	retain := func(mode string, until time.Time, isBypass bool) func(ctx context.Context) error {
-		return func(ctx context.Context) error { return b.retain(ctx, key, c.id, mode, until, isBypass) }
-	}
-	compliance, governance := string(minio.Compliance), string(minio.Governance)
-	sooner := c.until.Add(-probeLock / 2)
-	return []attack{
-		{"shorten retention", retain(compliance, sooner, false)},
-		{"shorten retention with bypass", retain(compliance, sooner, true)},
-		{"downgrade to GOVERNANCE", retain(governance, c.until, false)},
-		{"downgrade to GOVERNANCE with bypass", retain(governance, c.until, true)},
-		{"suspend versioning", c.suspend},
-		{"overwrite", c.overwrite},
-		{"delete", remove(minio.RemoveObjectOptions{})},
-		{"delete with bypass", remove(minio.RemoveObjectOptions{GovernanceBypass: true})},
-		{"delete of several", c.removeSeveral},
-	}
-}
-
-// try carries out an attack. It succeeded when the canary is not as it was, whatever the storage has answered; where
-// the storage accepts what would weaken the lock, the attack has succeeded too.
-func (c *canary) try(ctx context.Context, a attack) error {
-	attackErr := a.do(ctx)
-	if isUncertain(attackErr) || ctx.Err() != nil {
-		return fmt.Errorf("probe: %s: %w", a.name, errors.Join(attackErr, ctx.Err()))
-	}
-	finding := Finding{Attempt: a.name, Result: resultRefused}
-	if attackErr != nil {
-		finding.Detail = attackErr.Error()
-	}
-	damage := c.damage(ctx)
-	if isUncertain(damage) {
-		return fmt.Errorf("probe: look after %s: %w", a.name, damage)
-	}
-	switch {
-	case damage != nil:
-		finding.Result, finding.Detail = resultSucceeded, damage.Error()
-	case attackErr == nil && a.name != "overwrite" && a.name != "delete of several":
-		finding.Result, finding.Detail = resultSucceeded, "the storage accepts it"
-	}
-	c.report.Findings = append(c.report.Findings, finding)
-	if finding.Result == resultSucceeded {
-		return c.plant(ctx) // the next attack gets one that is whole
-	}
 	return nil
 }
 
@@ -181,51 +131,6 @@ func (c *canary) damage(ctx context.Context) error {
 	if err == nil && digest != c.object.sha256 {
 		err = fmt.Errorf("%w: it has other bytes", ErrNotKept)
 	}
-	return err
-}
-
-// suspend tries to stop the bucket from keeping versions, and undoes it where that succeeds.
-func (c *canary) suspend(ctx context.Context) error {
-	b := c.bucket
-	_, err := call(ctx, b, "suspend versioning of "+b.Bucket, func(ctx context.Context) (bool, error) {
-		return true, b.core.SuspendVersioning(ctx, b.Bucket)
-	})
-	if err != nil {
-		return err
-	}
-	_, err = call(ctx, b, "enable versioning of "+b.Bucket, func(ctx context.Context) (bool, error) {
-		return true, b.core.EnableVersioning(ctx, b.Bucket)
-	})
-	if err != nil {
-		return fmt.Errorf("%w: versioning of bucket %s was suspended and cannot be enabled again: %w", ErrUnavailable,
-			b.Bucket, err)
-	}
-	return nil
-}
-
-// overwrite puts other bytes under the same key, without a condition: a version beside the locked one, at most.
-func (c *canary) overwrite(ctx context.Context) error {
-	o, err := newObject(c.object.key, strings.NewReader("overwritten"), int64(len("overwritten")), nil)
-	if err == nil {
-		_, err = c.bucket.send(ctx, o, c.until, true)
-	}
-	return err
-}
-
-// removeSeveral deletes with the call that deletes up to a thousand, whose answer is a list.
-func (c *canary) removeSeveral(ctx context.Context) error {
-	b := c.bucket
-	_, err := call(ctx, b, "delete several of "+b.Bucket, func(ctx context.Context) (bool, error) {
-		objects := make(chan minio.ObjectInfo, 1)
-		objects <- minio.ObjectInfo{Key: c.object.key, VersionID: c.id}
-		close(objects)
-		for failure := range b.core.RemoveObjects(ctx, b.Bucket, objects, minio.RemoveObjectsOptions{
-			GovernanceBypass: true,
-		}) {
-			return false, failure.Err
-		}
-		return true, ctx.Err()
-	})
 	return err
 }
 
@@ -268,7 +173,11 @@ func (c *canary) note(attempt string, err error, isEnforced bool) error {
 func (b *Bucket) removeCanaries(ctx context.Context) {
 	var old []Version
 	err := b.list(ctx, b.key(probePrefix), func(v Version) error {
-		if time.Since(v.ModifiedAt) > 2*probeLock {
+		age := 2 * probeLock
+		if v.Key == b.key(proofFile) {
+			age = proofAge
+		}
+		if time.Since(v.ModifiedAt) > age {
 			old = append(old, v)
 		}
 		return nil

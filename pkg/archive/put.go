@@ -124,11 +124,14 @@ func (o object) options(until time.Time, isOther bool) minio.PutObjectOptions {
 // send puts an object in one call. Three hashes guard the way: MD5, the checksum, and the payload hash of the
 // signature, since not every storage checks each of them.
 func (b *Bucket) send(ctx context.Context, o object, until time.Time, isOther bool) (string, error) {
+	return b.sendWith(ctx, o, o.options(until, isOther))
+}
+
+func (b *Bucket) sendWith(ctx context.Context, o object, options minio.PutObjectOptions) (string, error) {
 	sum := md5.New()
 	if _, err := io.Copy(sum, io.NewSectionReader(o.content, 0, o.size)); err != nil {
 		return "", fmt.Errorf("read %s: %w", o.key, err)
 	}
-	options := o.options(until, isOther)
 	options.UserMetadata["x-amz-checksum-sha256"] = base64.StdEncoding.EncodeToString(o.sha256[:])
 	info, err := call(ctx, b, "put "+b.Bucket+"/"+o.key, func(ctx context.Context) (minio.UploadInfo, error) {
 		return b.core.PutObject(ctx, b.Bucket, o.key, io.NewSectionReader(o.content, 0, o.size), o.size,

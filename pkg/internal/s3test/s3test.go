@@ -5,6 +5,7 @@ package s3test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -29,6 +30,8 @@ const (
 	AccessKey = "farlog-test"
 	SecretKey = "farlog-test-secret"
 	Region    = "eu-test-1"
+
+	limitedKey = "farlog-limited" // may do what Limited has allowed
 )
 
 // timeout bounds every wait; it is never what a test measures.
@@ -69,13 +72,34 @@ func Start(tb testing.TB) *Server {
 		tb.Fatal(err)
 	}
 	address, dir := fmt.Sprintf("127.0.0.1:%d", number), tb.TempDir()
-	for _, name := range []string{"objects", "versions"} {
+	for _, name := range []string{"objects", "versions", "iam"} {
 		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
 			tb.Fatal(err)
 		}
 	}
-	server := exec.Command(path, "--port", address, "--access", AccessKey, "--secret", SecretKey, "--region", Region,
-		"--quiet", "posix", "--versioning-dir", filepath.Join(dir, "versions"), filepath.Join(dir, "objects"))
+	accounts := fmt.Sprintf(`{"accessAccounts": {%q: {"access": %q, "secret": %q, "role": "user"}}}`, limitedKey,
+		limitedKey, SecretKey)
+	if err := os.WriteFile(filepath.Join(dir, "iam", "users.json"), []byte(accounts), 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	server := exec.Command(
+		path,
+		"--port",
+		address,
+		"--access",
+		AccessKey,
+		"--secret",
+		SecretKey,
+		"--region",
+		Region,
+		"--iam-dir",
+		filepath.Join(dir, "iam"),
+		"--quiet",
+		"posix",
+		"--versioning-dir",
+		filepath.Join(dir, "versions"),
+		filepath.Join(dir, "objects"),
+	)
 	var talk bytes.Buffer
 	server.Stdout, server.Stderr = &talk, &talk
 	if err := server.Start(); err != nil {
@@ -117,6 +141,35 @@ func Client(tb testing.TB, address string) *minio.Client {
 
 // Credentials are those that the server accepts.
 func Credentials() *credentials.Credentials { return credentials.NewStaticV4(AccessKey, SecretKey, "") }
+
+// Limited are credentials that may do in a bucket what a policy of these actions allows, and nothing else.
+func (s *Server) Limited(tb testing.TB, bucket string, actions ...string) *credentials.Credentials {
+	tb.Helper()
+	type statement struct {
+		Effect, Principal, Resource string
+		Action                      []string
+	}
+	of := func(resource string, isOfBucket bool) statement {
+		one := statement{Effect: "Allow", Principal: limitedKey, Resource: "arn:aws:s3:::" + resource}
+		for _, action := range actions {
+			if strings.Contains(action, "Bucket") == isOfBucket {
+				one.Action = append(one.Action, action)
+			}
+		}
+		return one
+	}
+	policy, err := json.Marshal(struct {
+		Version   string
+		Statement []statement
+	}{"2012-10-17", []statement{of(bucket, true), of(bucket+"/*", false)}})
+	if err == nil {
+		err = s.Client.SetBucketPolicy(tb.Context(), bucket, string(policy))
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return credentials.NewStaticV4(limitedKey, SecretKey, "")
+}
 
 // Environ is what a program needs to find the credentials.
 func Environ() []string {
