@@ -70,6 +70,8 @@ for version in "$before" now; do
 		scripts/release/build.sh "$work/build" >"$work/build.log" 2>&1 || { tail -20 "$work/build.log" >&2 && exit 1; }
 	cp -R "$work/build/dist" "$work/packages/$version"
 done
+# The storage that farlog archive is tried with.
+cp "$(GOFLAGS=-buildvcs=false go tool -modfile=scripts/tools/s3/go.mod -n versitygw)" "$work/packages/versitygw"
 failed=0
 for part in "${parts[@]}"; do
 	case "$part" in

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -31,7 +32,12 @@ type environment struct {
 
 	archive, endpoint, region string
 	callTimeout               time.Duration
+	settings                  *config.Set
 }
+
+// configVariable names the file of settings where --config does not: FARLOG_CONFIG is that of farlog, which runs this
+// program.
+const configVariable = "FARLOG_ARCHIVE_CONFIG"
 
 func newRootCommand(stdout, stderr io.Writer) *cobra.Command {
 	env := &environment{stdout: stdout, stderr: stderr}
@@ -56,6 +62,8 @@ func newRootCommand(stdout, stderr io.Writer) *cobra.Command {
 		return &usageError{fmt.Sprintf("%s (%s --help lists the flags)", err, cmd.CommandPath())}
 	})
 	settings := config.New(root.PersistentFlags())
+	env.settings = settings
+	file := root.PersistentFlags().String("config", "", "YAML `file` of settings ("+configVariable+")")
 	settings.String(&env.archive, "archive.url", "", "`where` the archive is: s3://BUCKET/PREFIX")
 	settings.String(&env.endpoint, "archive.endpoint", "https://s3.amazonaws.com",
 		"`URL` of the storage; http only to this host itself")
@@ -70,7 +78,7 @@ func newRootCommand(stdout, stderr io.Writer) *cobra.Command {
 		if cmd.Hidden {
 			return nil
 		}
-		return settings.Load("", os.LookupEnv)
+		return settings.Load(cmp.Or(*file, os.Getenv(configVariable)), os.LookupEnv)
 	}
 	root.AddCommand(
 		newProbeCommand(env), newRestoreCommand(env), newRunCommand(env), newStatusCommand(env), newVerifyCommand(env),
@@ -96,12 +104,17 @@ func aboveZero(timeout time.Duration) error {
 	return nil
 }
 
-// open connects to the archive that the flags name.
-func (e *environment) open() (*archive.Bucket, error) {
+// location is the archive that the settings name.
+func (e *environment) location() (archive.Location, error) {
 	if e.archive == "" {
-		return nil, &usageError{"no archive was given: expected --archive-url s3://BUCKET/PREFIX"}
+		return archive.Location{}, &usageError{"no archive was given: expected --archive-url s3://BUCKET/PREFIX"}
 	}
-	location, err := archive.ParseLocation(e.archive, e.endpoint, e.region)
+	return archive.ParseLocation(e.archive, e.endpoint, e.region)
+}
+
+// open connects to it.
+func (e *environment) open() (*archive.Bucket, error) {
+	location, err := e.location()
 	if err != nil {
 		return nil, err
 	}

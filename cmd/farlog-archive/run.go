@@ -25,10 +25,12 @@ farlog-archive probe does, and refuses one that does not.
 It writes into the store how far each stream is archived (streams/NAME/archived.json): a rule of farlog store retention
 without --without-archive removes no more than that. One process a store.`
 
-// runOptions are the flags of run.
+// runOptions are the settings of run.
 type runOptions struct {
+	storeDir      string
 	keep          archive.Period
 	isOnce        bool
+	isCheck       bool
 	interval      time.Duration
 	metricsListen string
 }
@@ -36,34 +38,52 @@ type runOptions struct {
 func newRunCommand(env *environment) *cobra.Command {
 	var options runOptions
 	command := &cobra.Command{
-		Use: "run STORE --retain PERIOD", Short: "Archive the sealed segments of a store", Long: runText,
-		Args: exactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if options.keep == (archive.Period{}) {
-				return &usageError{"run: expected --retain, how long each object is locked, such as 6y"}
+		Use: "run [STORE]", Short: "Archive the sealed segments of a store", Long: runText,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				return cmd.Flags().Set("store-dir", args[0]) // it wins over the environment and the file
 			}
-			return run1(cmd.Context(), env, args[0], options)
+			return exactArgs(0)(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := options.complete(env); err != nil {
+				return err
+			}
+			if options.isCheck {
+				fmt.Fprintln(env.stderr, "farlog-archive: settings of run are valid")
+				return nil
+			}
+			return run1(cmd.Context(), env, options)
 		},
 	}
 	flags := command.Flags()
-	flags.Var(&options.keep, "retain", "lock each object so long: years, days or a duration, such as 6y, 90d, 36h")
+	set := env.settings.With(flags)
+	set.String(&options.storeDir, "store.dir", "", "`directory` of the store, in place of STORE")
+	set.Var(&options.keep, "retain", "lock each object so long: `period` in years, days or a duration, such as "+
+		"6y, 90d, 36h")
+	set.Duration(&options.interval, "poll", archive.PollIntervalDefault, "pause between two looks at the store",
+		aboveZero)
+	set.String(&options.metricsListen, "metrics.listen", "off", "`address` of /metrics and /healthz, host:port; off",
+		config.AddressOrOff)
 	flags.BoolVar(&options.isOnce, "once", false, "archive what is sealed now, and end")
-	options.interval = archive.PollIntervalDefault
-	flags.Var((*config.DurationValue)(&options.interval), "poll", "pause between two looks at the store")
-	flags.StringVar(
-		&options.metricsListen,
-		"metrics-listen",
-		"off",
-		"`address` of /metrics and /healthz, host:port; off",
-	)
+	flags.BoolVar(&options.isCheck, "check", false, "only check the settings, open nothing")
 	return command
 }
 
-func run1(ctx context.Context, env *environment, dir string, options runOptions) error {
-	if err := config.AddressOrOff(options.metricsListen); err != nil {
-		return &usageError{fmt.Sprintf("--metrics-listen %q: %s", options.metricsListen, err)}
+// complete finds what no setting says.
+func (o *runOptions) complete(env *environment) error {
+	if o.storeDir == "" {
+		return &usageError{"run: no store was given: expected STORE, the directory of one"}
 	}
-	opened, err := store.Open(dir, store.Options{})
+	if o.keep == (archive.Period{}) {
+		return &usageError{"run: expected --retain, how long each object is locked, such as 6y"}
+	}
+	_, err := env.location()
+	return err
+}
+
+func run1(ctx context.Context, env *environment, options runOptions) error {
+	opened, err := store.Open(options.storeDir, store.Options{})
 	if err != nil {
 		return err
 	}

@@ -16,17 +16,18 @@ import (
 //go:embed init/*.yaml
 var exampleFiles embed.FS
 
-// exampleNames are the files that farlog init writes, without .yaml: those of the roles, and fabric.
-var exampleNames = []string{"control", "target", "drain", "host", "replica", "fabric"}
+// exampleNames are the files that farlog init writes, without .yaml: those of the roles, archive and fabric.
+var exampleNames = []string{"control", "target", "drain", "host", "replica", "archive", "fabric"}
 
 func newInitCommand(env *environment) *cobra.Command {
 	dir := ""
 	cmd := &cobra.Command{
 		Use:   "init NAME...",
-		Short: "Write example configurations to edit: of roles, and of a fabric",
+		Short: "Write example configurations to edit: of roles, an archive and a fabric",
 		Long: `Writes NAME.yaml for each NAME: ` + strings.Join(exampleNames, ", ") + `. Each is valid as it
-is, and its comments say what may be changed. Those of roles are for farlogd NAME --config NAME.yaml, fabric.yaml is
-for farlog apply. A file that is there is left as it is; then nothing is written.`,
+is, and its comments say what may be changed. Those of roles are for farlogd NAME --config NAME.yaml, archive.yaml is
+for farlog archive run --config archive.yaml, fabric.yaml for farlog apply. A file that is there is left as it is; then
+nothing is written.`,
 		RunE: func(_ *cobra.Command, args []string) error { return writeExamples(env, dir, args) },
 	}
 	cmd.Flags().StringVar(&dir, "dir", ".", "`directory` to write to; it is made if it is not there")

@@ -85,6 +85,16 @@ func (s *Set) Size(target *uint64, name string, value uint64, usage string, chec
 	s.add(name, func() error { return runChecks(*target, checks) })
 }
 
+// Var declares a setting of any other kind, which checks itself.
+func (s *Set) Var(target pflag.Value, name, usage string) {
+	s.flags.Var(target, FlagName(name), usage)
+	s.add(name, func() error { return nil })
+}
+
+// With gives the same Set for other flags, those of a subcommand: what is declared in one is of the other too, but for
+// the flag.
+func (s *Set) With(flags *pflag.FlagSet) *Set { return &Set{flags: flags, settings: s.settings} }
+
 // Load reads the environment and the file (path "" = none) into the settings that the command line left alone, then
 // validates all of them. An error is of type *Error and has every mistake: those of the file in its order, then the
 // others. lookup is os.LookupEnv outside tests.

@@ -8,7 +8,7 @@ umask 022
 cd "$(dirname "$0")/../.."
 
 # Each is cmd/NAME, docs/reference/NAME.md and deploy/packages/NAME.yaml.
-programs=(farlog farlogd)
+programs=(farlog farlogd farlog-archive)
 libraries=(libfarlog0 libfarlog-dev)
 [ "${FARLOG_RELEASE_JAVA:-}" = no ] || libraries+=(libfarlog-java)
 
@@ -40,7 +40,7 @@ build_programs() {
 			"-s -w -X github.com/farlog/farlog/cmd/internal/version.linked=$VERSION" "./cmd/$program"
 		{
 			printf '%% %s 1\n\n# NAME\n\n%s - %s\n\n# COMMANDS\n' "$program" "$program" \
-				"$("$stage/bin/$program" --help | head -1)"
+				"$("$stage/bin/$program" --help | sed '/^$/q' | tr '\n' ' ' | sed 's/\. .*//')"
 			sed 1d "docs/reference/$program.md"
 		} >"$out/$program.md"
 		tool go-md2man -in "$out/$program.md" | gzip -9n >"$stage/man/$program.1.gz"
@@ -103,6 +103,7 @@ write_docs() {
 	for name in control target drain host replica; do
 		sed "s/ROLE/$name/g" deploy/packages/etc/role.env >"$stage/etc/$name.env"
 	done
+	cp deploy/packages/etc/archive.env "$stage/archive.env"
 }
 
 # licences -- of all Go modules in the programs.

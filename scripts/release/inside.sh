@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# inside.sh deb|rpm|java|lintian BEFORE -- what scripts/release-test.sh runs in a root that is thrown away:
-# /packages/BEFORE and /packages/now are the packages of a version before and of now, /source the tree.
+# inside.sh PART BEFORE -- what scripts/release-test.sh runs in a root that is thrown away: /packages/BEFORE and
+# /packages/now are the packages of a version before and of now, /source the tree. PART: at the end of this file.
 set -euo pipefail
 export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
 part=$1 before=$2
@@ -123,6 +123,37 @@ quick_start() {
 	cd /
 }
 
+# use_archive -- the commands of docs/how-to/archive-a-store.md with what was installed, in a network of its own.
+use_archive() {
+	apt-get install -y -q --no-install-recommends curl iproute2
+	check "farlog archive keeps a store" unshare --net bash /source/scripts/release/inside.sh archived "$before"
+}
+
+archived() {
+	local server archived
+	ip link set lo up
+	mkdir -p /tmp/s3/{objects,versions}
+	export AWS_ACCESS_KEY_ID=desk AWS_SECRET_ACCESS_KEY=not-a-secret
+	/packages/versitygw --port 127.0.0.1:9000 --access desk --secret not-a-secret --region eu-1 --quiet \
+		posix --versioning-dir /tmp/s3/versions /tmp/s3/objects &
+	server=$!
+	curl --silent --show-error --fail --retry 100 --retry-all-errors --retry-delay 1 \
+		--aws-sigv4 aws:amz:eu-1:s3 --user desk:not-a-secret --request PUT \
+		--header 'x-amz-content-sha256: UNSIGNED-PAYLOAD' --header 'x-amz-bucket-object-lock-enabled: true' \
+		http://127.0.0.1:9000/farlog-archive
+	farlog ring format mem:/tmp/archived.ring --size 256KiB --record-len-max 4KiB --stream desk7/orders
+	seq -f 'order %0500g' 1 150 | farlog append --ring mem:/tmp/archived.ring --ack none
+	farlog ring drain mem:/tmp/archived.ring /tmp/archived --segment-size 16KiB
+	farlog init archive --dir /etc/farlog
+	export FARLOG_ARCHIVE_CONFIG=/etc/farlog/archive.yaml
+	export FARLOG_ARCHIVE_ENDPOINT=http://127.0.0.1:9000 FARLOG_ARCHIVE_REGION=eu-1
+	farlog archive run /tmp/archived --once
+	archived=$(farlog archive verify --retain 1d --public-key /tmp/archived/signing.pub)
+	check "the archive has all records: $archived" grep -q 'nothing is missing' <<<"$archived"
+	rm /etc/farlog/archive.yaml
+	kill "$server"
+}
+
 units() {
 	[ -x /usr/bin/systemd-analyze ] || return 0
 	local out
@@ -139,7 +170,7 @@ gone() {
 }
 
 deb() {
-	local now packages=(farlog farlogd libfarlog0 libfarlog-dev)
+	local now packages=(farlog farlogd farlog-archive libfarlog0 libfarlog-dev)
 	now=$(version_of /packages/now/farlog_*.deb)
 	quick_start
 	apt-get install -y -q --no-install-recommends "/packages/$before/"*.deb
@@ -153,6 +184,7 @@ deb() {
 	check "the new version says so" is "farlog version $(farlogd --version | sed 's/.* //')" farlog --version
 	write 1001 2000
 	use_library
+	use_archive
 	state >/tmp/state
 	apt-get install -y -q --no-install-recommends --allow-downgrades "/packages/$before/"*.deb
 	check "back one version leaves records and keys" cmp /tmp/state <(state)
@@ -197,8 +229,8 @@ rpm_all() {
 	write 1001 2000
 	check "libraries are there" test -e /usr/lib64/libfarlog.so.0
 	state >/tmp/state
-	rpm -ql farlog farlogd libfarlog0 libfarlog-dev | grep -v '^/etc/' >/tmp/files
-	rpm -e --nodeps farlog farlogd libfarlog0 libfarlog-dev
+	rpm -ql farlog farlogd farlog-archive libfarlog0 libfarlog-dev | grep -v '^/etc/' >/tmp/files
+	rpm -e --nodeps farlog farlogd farlog-archive libfarlog0 libfarlog-dev
 	check "a removal leaves records and keys" cmp /tmp/state <(state)
 	check "and no program" gone
 	check "settings that were changed are kept" grep -q '^FARLOG_LOG_LEVEL=warn$' /etc/farlog/drain.env.rpmsave
@@ -221,6 +253,7 @@ java_all() {
 case "$part" in
 deb) deb ;;
 java) java_all ;;
+archived) archived ;;
 rpm) rpm_all ;;
 lintian)
 	lintian --fail-on error,warning --info --show-overrides /packages/now/*.deb

@@ -17,6 +17,12 @@ import (
 
 var roles = []string{"control", "target", "drain", "host", "replica"}
 
+// users are those of all units: a role's own, of the archive that of the store's owner.
+var users = map[string]string{
+	"control": "farlog-control", "target": "farlog-target", "drain": "farlog-drain", "host": "farlog-host",
+	"replica": "farlog-replica", "archive": "farlog-drain",
+}
+
 // unit has the settings of a unit's file, each with its values in order.
 type unit map[string][]string
 
@@ -112,7 +118,7 @@ func (u unit) systemCalls(t *testing.T) []string {
 // fails.
 func TestUnits_ExposeLittle(t *testing.T) {
 	skipWithoutSystemd(t)
-	for _, role := range roles {
+	for role := range users {
 		out, err := exec.Command("systemd-analyze", "--no-pager", "security", "--offline=yes", "--threshold=25",
 			unitPath(role)).CombinedOutput()
 		if err != nil {
@@ -125,22 +131,26 @@ func TestUnits_ExposeLittle(t *testing.T) {
 }
 
 func TestUnits_NoCapabilityAndUserOfTheirOwn(t *testing.T) {
-	users, err := os.ReadFile(filepath.Join(testenv.Root(), "deploy", "systemd", "farlog.sysusers.conf"))
+	sysusers, err := os.ReadFile(filepath.Join(testenv.Root(), "deploy", "systemd", "farlog.sysusers.conf"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, role := range roles {
+	units, err := filepath.Glob(unitPath("*"))
+	if err != nil || len(units) != len(users) {
+		t.Fatalf("units %v, %v; expected those of %v", units, err, users)
+	}
+	for role, user := range users {
 		u := readUnit(t, role)
 		if !slices.Equal(u["CapabilityBoundingSet"], []string{""}) || len(u["AmbientCapabilities"]) > 0 {
 			t.Errorf("%s: capabilities %q, ambient %q; expected none", role, u["CapabilityBoundingSet"],
 				u["AmbientCapabilities"])
 		}
-		if !slices.Equal(u["User"], []string{"farlog-" + role}) ||
+		if !slices.Equal(u["User"], []string{user}) ||
 			!slices.Equal(u["NoNewPrivileges"], []string{"yes"}) {
 			t.Errorf("%s: user %q, NoNewPrivileges=%q", role, u["User"], u["NoNewPrivileges"])
 		}
-		if !bytes.Contains(users, fmt.Appendf(nil, "\nu farlog-%s ", role)) {
-			t.Errorf("farlog.sysusers.conf does not make user farlog-%s", role)
+		if !bytes.Contains(sysusers, fmt.Appendf(nil, "\nu %s ", user)) {
+			t.Errorf("farlog.sysusers.conf does not make user %s", user)
 		}
 	}
 }
