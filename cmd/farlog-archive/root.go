@@ -81,7 +81,14 @@ func newRootCommand(stdout, stderr io.Writer) *cobra.Command {
 		return settings.Load(cmp.Or(*file, os.Getenv(configVariable)), os.LookupEnv)
 	}
 	root.AddCommand(
-		newProbeCommand(env), newRestoreCommand(env), newRunCommand(env), newStatusCommand(env), newVerifyCommand(env),
+		newProbeCommand(
+			env,
+		),
+		newRestoreCommand(env),
+		newRunCommand(env),
+		newServeFilesCommand(env),
+		newStatusCommand(env),
+		newVerifyCommand(env),
 		reference.NewCommand(stdout),
 	)
 	return root

@@ -44,7 +44,7 @@ Text output replaces unprintable bytes; SOH is shown as |.
 
 Of a stream with several members ("members:K URI URI ...", of rings or the paths of their images) it prints the log
 that the next writer would recover. It only reads, and fences no writer. Rings on other hosts (ofi:, verbs:) are read
-by a reader's grant, which the control plane gives for the stream that --stream names.`,
+by a reader's grant, which the control plane gives for the stream that --stream names.` + archivePathText,
 		Example: `  farlog dump data/rings/orders.ring --limit 10
   farlog dump "members:2 mem:/t1/orders.ring mem:/t2/orders.ring mem:/t3/orders.ring"
   farlog dump data/store --stream desk7/orders --from 4096 --to 8192 --payload hex`,
@@ -121,7 +121,7 @@ type dumper struct {
 }
 
 func (d *dumper) store(path string) error {
-	opened, err := store.Open(path, store.Options{})
+	opened, err := openToRead(path)
 	if err != nil {
 		return err
 	}

@@ -14,11 +14,17 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/farlog/farlog/cmd/internal/archivefs"
 	"github.com/farlog/farlog/pkg/record"
 	"github.com/farlog/farlog/pkg/store"
 )
 
 // The offline commands (verify, dump, replay) work on bytes alone, with every daemon down.
+
+const archivePathText = `
+
+A store may be an archive, s3://BUCKET/PREFIX, which farlog-archive reads for this command. FARLOG_ARCHIVE_ENDPOINT,
+FARLOG_ARCHIVE_REGION and the credentials are those of farlog archive.`
 
 type pathKind string
 
@@ -33,6 +39,9 @@ const (
 func detectKind(path string) (pathKind, error) {
 	if strings.HasPrefix(path, "members:") {
 		return kindMembers, nil
+	}
+	if archivefs.IsURL(path) {
+		return kindStore, nil
 	}
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) && (strings.HasPrefix(path, "mem:") || strings.HasPrefix(path, "nvme:")) {
@@ -127,7 +136,26 @@ func openStoreWith(path string, options store.Options) (*store.Store, error) {
 	if kind != kindStore {
 		return nil, fmt.Errorf("%s: a %s: expected a store", path, kind)
 	}
+	if archivefs.IsURL(path) {
+		return nil, usageErrorf("%s: an archive: expected the directory of a store", path)
+	}
 	return store.Open(path, options)
+}
+
+// openToRead opens a store, or an archive as one, to read it.
+func openToRead(path string) (*store.Store, error) {
+	if !archivefs.IsURL(path) {
+		return openStore(path)
+	}
+	program, err := findProgram(archiveProgram)
+	if err != nil {
+		return nil, err
+	}
+	files, err := archivefs.Open(program, path, os.Stderr)
+	if err != nil {
+		return nil, err
+	}
+	return store.Open(files.Dir(), store.Options{FS: files})
 }
 
 func writeJSON(w io.Writer, value any) error {

@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farlog/farlog/pkg/audit"
-	"github.com/farlog/farlog/pkg/store"
 )
 
 type orderOptions struct {
@@ -25,7 +24,8 @@ time, what it says, and the quantities after it. KEY is any ClOrdID that the ord
 replace requests, which give an order new ids, are followed in both directions.
 
 What contradicts the order state rules of FIX is named below the table: a fill after a cancel, a quantity that goes
-back, a report that is missing. It needs no daemon. An order that is not in the stream is a failure, exit code 1.`,
+back, a report that is missing. It needs no daemon. An order that is not in the stream is a failure, exit code
+1.` + archivePathText,
 		Example: `  farlog order D7-000056 --store data/store --stream desk7/orders
   farlog order X100056 --store data/store --stream desk7/orders --output json | jq .anomalies`,
 		Args: exactArgs(1),
@@ -44,7 +44,7 @@ back, a report that is missing. It needs no daemon. An order that is not in the 
 }
 
 func runOrder(env *environment, key string, options orderOptions) error {
-	opened, err := store.Open(options.store, store.Options{})
+	opened, err := openToRead(options.store)
 	if err != nil {
 		return err
 	}

@@ -98,7 +98,7 @@ func TestOrder_BadInputIsOneLine(t *testing.T) {
 			"no store there",
 			[]string{"A", "--store", t.TempDir(), "--stream", "desk7/orders"},
 			exitFailure,
-			[]string{"not a store"},
+			[]string{"without store.json: expected a store"},
 		},
 		{
 			"no directory",

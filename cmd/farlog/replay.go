@@ -49,7 +49,7 @@ front of each, for payloads that hold newlines. Both are what farlog append read
 
 --merged replays all streams in the one order that farlog merge has made; times are those of the order. --format json
 adds to each record its origin (stream, generation, epoch, lsn, seq), its position in the order, and whether it was
-late.`,
+late.` + archivePathText,
 		Example: `  farlog replay data/store --stream desk7/orders --speed 10x
   farlog replay data/store --stream desk7/orders --from 2026-11-20T14:30:00Z --to 2026-11-20T14:31:00Z --speed max`,
 		Args: exactArgs(1),
@@ -124,7 +124,7 @@ func parseReplayTime(text string, now, first time.Time) (time.Time, error) {
 }
 
 func runReplay(ctx context.Context, env *environment, path string, options replayOptions) error {
-	opened, err := openStore(path)
+	opened, err := openToRead(path)
 	if err != nil {
 		return err
 	}

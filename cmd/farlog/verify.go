@@ -62,7 +62,7 @@ Rings on other hosts (ofi:, verbs:) are read by a reader's grant, which the cont
 --stream names.
 
 Exit code 0: nothing is missing, altered or out of order up to the printed ends. 1: something is, or PATH could not be
-read. 2: the command line is wrong.`,
+read. 2: the command line is wrong.` + archivePathText,
 		Example: `  farlog verify data/store
   farlog verify data/store --stream desk7/orders --output json
   farlog verify data/store --against /mnt/site-b/store
@@ -184,7 +184,7 @@ func verifyProgress(env *environment) (progress func(store.VerifyProgress), clea
 func verifyStore(ctx context.Context, env *environment, result *verifyResult, options verifyOptions,
 	progress func(store.VerifyProgress),
 ) error {
-	opened, err := store.Open(result.Path, store.Options{})
+	opened, err := openToRead(result.Path)
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,7 @@ import (
 
 // compare compares a store that was found whole with another one.
 func (v *verifyResult) compare(ctx context.Context, here *store.Store, options verifyOptions) error {
-	there, err := openStore(options.against)
+	there, err := openToRead(options.against)
 	if err != nil {
 		return fmt.Errorf("--against %s: %w", options.against, err)
 	}

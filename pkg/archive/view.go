@@ -25,6 +25,7 @@ type View struct {
 	files  map[string]Version         // by name in the store
 	dirs   map[string]map[string]bool // names in a directory
 	lists  map[string][]Version
+	gone   map[string]error // segments that a manifest names and the bucket has not
 }
 
 // viewDir is the directory of the store in a view.
@@ -35,7 +36,7 @@ const viewDir = "archive"
 func NewView(ctx context.Context, b *Bucket) (*View, error) {
 	v := &View{
 		ctx: ctx, bucket: b, files: map[string]Version{}, dirs: map[string]map[string]bool{},
-		lists: map[string][]Version{},
+		lists: map[string][]Version{}, gone: map[string]error{},
 	}
 	if _, err := b.identity(ctx); errors.Is(err, ErrNotFound) {
 		return nil, fmt.Errorf("%w: %s has no %s: expected the prefix of an archive", ErrNotAnArchive, b.Location,
@@ -55,19 +56,55 @@ func NewView(ctx context.Context, b *Bucket) (*View, error) {
 	for _, name := range []string{store.IdentityFile, store.PublicKeyFile} {
 		v.add(name, v.oldest(name))
 	}
+	var manifests []string
 	for name := range v.lists {
 		_, _, suffix, isOurs := store.FileName(name)
 		switch {
 		case isOurs && suffix == ".base", store.IsKeyFile(name):
 			v.add(name, v.oldest(name))
-		case isOurs && suffix == ".json":
-			if err := v.addCommitted(ctx, name); err != nil {
-				return nil, err
-			}
+		case isOurs && suffix == ".json" && v.oldest(name) != nil:
+			manifests = append(manifests, name)
 		}
 	}
-	return v, nil
+	return v, v.addCommitted(ctx, manifests)
 }
+
+// headsAtOnce is how many manifests' metadata are asked for at the same time.
+const headsAtOnce = 16
+
+// addCommitted adds manifests, and what they name.
+func (v *View) addCommitted(ctx context.Context, manifests []string) error {
+	heads, errs := make([]Version, len(manifests)), make([]error, len(manifests))
+	var running sync.WaitGroup
+	free := make(chan struct{}, headsAtOnce)
+	for i, name := range manifests {
+		free <- struct{}{}
+		running.Go(func() {
+			manifest := v.oldest(name)
+			heads[i], errs[i] = v.bucket.head(ctx, manifest.Key, manifest.ID)
+			<-free
+		})
+	}
+	running.Wait()
+	for i, name := range manifests {
+		if errs[i] != nil {
+			return errs[i]
+		}
+		v.addSegment(name, heads[i])
+	}
+	return nil
+}
+
+// ListMissing makes a segment that a manifest names and the bucket has not be listed, and be an error when it is
+// opened: for readers, to which a stream would seem to end before it.
+func (v *View) ListMissing() {
+	for name := range v.gone {
+		v.list(name)
+	}
+}
+
+// Dir is the directory of the store.
+func (v *View) Dir() string { return viewDir }
 
 // Store opens the archive as a store. Errors: those of store.Open.
 func (v *View) Store() (*store.Store, error) { return store.Open(viewDir, store.Options{FS: v}) }
@@ -82,23 +119,19 @@ func (v *View) oldest(name string) *Version {
 	return nil
 }
 
-// addCommitted adds a manifest, and what it names.
-func (v *View) addCommitted(ctx context.Context, name string) error {
+// addSegment adds a manifest, whose metadata is known, and what it names.
+func (v *View) addSegment(name string, full Version) {
 	manifest := v.oldest(name)
-	if manifest == nil {
-		return nil
-	}
-	full, err := v.bucket.head(ctx, manifest.Key, manifest.ID)
-	if err != nil {
-		return err
-	}
 	manifest.Metadata, manifest.Mode, manifest.RetainUntil = full.Metadata, full.Mode, full.RetainUntil
 	v.add(name, manifest)
 	stream, number, _, _ := store.FileName(name)
-	v.add(store.SegmentFile(stream, number),
-		v.version(store.SegmentFile(stream, number), full.Metadata[metaSegmentVersion]))
-	v.add(store.IndexFile(stream, number), v.version(store.IndexFile(stream, number), full.Metadata[metaIndexVersion]))
-	return nil
+	segment, id := store.SegmentFile(stream, number), full.Metadata[metaSegmentVersion]
+	if v.version(segment, id) == nil {
+		v.gone[segment] = fmt.Errorf("%w: %s version %q, which %s names", ErrNotFound, v.bucket.key(segment), id, name)
+	}
+	v.add(segment, v.version(segment, id))
+	index := store.IndexFile(stream, number)
+	v.add(index, v.version(index, full.Metadata[metaIndexVersion]))
 }
 
 // version finds the one with this identity; nil: it is not there.
@@ -116,6 +149,11 @@ func (v *View) add(name string, version *Version) {
 		return
 	}
 	v.files[name] = *version
+	v.list(name)
+}
+
+// list adds a name to the directories above it.
+func (v *View) list(name string) {
 	for child := name; child != "."; child = path.Dir(child) {
 		dir := path.Dir(child)
 		if v.dirs[dir] == nil {
@@ -136,6 +174,9 @@ var errReadOnly = fmt.Errorf("an archive can only be read: %w", os.ErrPermission
 func (v *View) OpenFile(name string, flag int, _ fs.FileMode) (store.File, error) {
 	if flag != os.O_RDONLY {
 		return nil, errReadOnly
+	}
+	if err := v.gone[inside(name)]; err != nil && v.dirs[path.Dir(inside(name))][path.Base(name)] {
+		return nil, err
 	}
 	version, isThere := v.files[inside(name)]
 	if !isThere {
@@ -168,8 +209,11 @@ func (v *View) SyncDir(string) error { return errReadOnly }
 // Lock refuses.
 func (v *View) Lock(string, string) (io.Closer, error) { return nil, errReadOnly }
 
-// IsAt refuses.
-func (v *View) IsAt(string, io.Closer) (bool, error) { return false, errReadOnly }
+// IsAt compares names: nothing changes in a view.
+func (v *View) IsAt(name string, opened io.Closer) (bool, error) {
+	file, isFile := opened.(*viewFile)
+	return isFile && file.version.Key == v.bucket.key(inside(name)), nil
+}
 
 // viewFile reads a version in windows that grow while it is read from front to back.
 type viewFile struct {

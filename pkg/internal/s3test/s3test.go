@@ -41,6 +41,7 @@ const timeout = time.Minute
 type Server struct {
 	Endpoint string // http://127.0.0.1:PORT
 	Client   *minio.Client
+	Dir      string // with a folder for each bucket: the newest version of each object is a file
 	buckets  atomic.Int64
 }
 
@@ -111,7 +112,7 @@ func Start(tb testing.TB) *Server {
 		_ = server.Process.Kill()
 		<-ended
 	})
-	s := &Server{Endpoint: "http://" + address, Client: Client(tb, address)}
+	s := &Server{Endpoint: "http://" + address, Client: Client(tb, address), Dir: filepath.Join(dir, "objects")}
 	for deadline := time.Now().Add(timeout); ; time.Sleep(10 * time.Millisecond) {
 		select {
 		case err := <-ended:
