@@ -20,8 +20,9 @@ import (
 // Bounds of a signing command.
 const (
 	TimeoutDefault = 5 * time.Second
-	atOnceMax      = 4       // programs, however many streams want a signature
-	outputLenMax   = 4 << 10 // of what a program may write
+	atOnceMax      = 4               // programs, however many streams want a signature
+	waitDelay      = 2 * time.Second // for a program that was killed to end
+	outputLenMax   = 4 << 10         // of what a program may write
 )
 
 // Command signs by a program: it gets the bytes to sign on its standard input, and answers the Ed25519 signature, 64
@@ -30,7 +31,8 @@ type Command struct {
 	line    string
 	public  ed25519.PublicKey
 	timeout time.Duration
-	free    chan struct{}
+	free    chan struct{} // a place for each program that may run
+	run     func(*exec.Cmd) error
 }
 
 // NewCommand makes a signer of a line for /bin/sh. public is the key that checks what it signs; nil: that of the store.
@@ -38,6 +40,7 @@ type Command struct {
 func NewCommand(line string, public ed25519.PublicKey, timeout time.Duration) *Command {
 	return &Command{
 		line: line, public: public, timeout: cmp.Or(timeout, TimeoutDefault), free: make(chan struct{}, atOnceMax),
+		run: (*exec.Cmd).Run,
 	}
 }
 
@@ -60,36 +63,60 @@ func OpenCommand(line, publicFile string) (*Command, error) {
 // Public is the key that checks the signatures; nil: that of the store.
 func (c *Command) Public() ed25519.PublicKey { return c.public }
 
-// Sign runs the program. It returns within the timeout and a second, whatever the program does.
+// Sign runs the program. It returns within the timeout and waitDelay, whatever the program does. A program that cannot
+// be killed, as one that waits for a device, keeps its place of atOnceMax until it ends.
 func (c *Command) Sign(statement []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), c.timeout)
-	defer cancel()
+	limit := time.NewTimer(c.timeout + waitDelay)
+	defer limit.Stop()
 	select {
 	case c.free <- struct{}{}:
-		defer func() { <-c.free }()
 	case <-ctx.Done():
+		cancel()
 		return nil, fmt.Errorf("signing command %q: %d of it still run after %s", c.line, atOnceMax, c.timeout)
 	}
+	done := make(chan outcome, 1)
+	go func() {
+		defer cancel()
+		defer func() { <-c.free }()
+		done <- c.execute(ctx, bytes.Clone(statement))
+	}()
+	select {
+	case o := <-done:
+		return o.signature, o.err
+	case <-limit.C:
+		return nil, fmt.Errorf("signing command %q: no answer within %s, and it could not be killed: look for a "+
+			"device or a file system that does not answer", c.line, c.timeout)
+	}
+}
+
+// outcome is what came of one program.
+type outcome struct {
+	signature []byte
+	err       error
+}
+
+// execute runs the program, and waits until it has ended.
+func (c *Command) execute(ctx context.Context, statement []byte) outcome {
 	var answer, said limited
 	command := exec.CommandContext(ctx, "/bin/sh", "-c", c.line)
 	command.Stdin, command.Stdout, command.Stderr = bytes.NewReader(statement), &answer, &said
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGKILL) }
-	command.WaitDelay = time.Second
-	err := command.Run()
+	command.WaitDelay = waitDelay / 2
+	err := c.run(command)
 	switch {
 	case ctx.Err() != nil:
-		return nil, fmt.Errorf("signing command %q: no answer within %s%s", c.line, c.timeout, said.lastLine())
+		err = fmt.Errorf("signing command %q: no answer within %s%s", c.line, c.timeout, said.lastLine())
 	case errors.Is(err, syscall.EPIPE) && len(answer.bytes) == ed25519.SignatureSize:
-		// It has signed, and has not read its input; what it signed is checked.
+		err = nil // It has signed, and has not read its input; what it signed is checked.
 	case err != nil:
-		return nil, fmt.Errorf("signing command %q: %w%s", c.line, err, said.lastLine())
-	}
-	if len(answer.bytes) != ed25519.SignatureSize {
-		return nil, fmt.Errorf("signing command %q: it answered %d bytes, expected the %d of an Ed25519 signature%s",
+		err = fmt.Errorf("signing command %q: %w%s", c.line, err, said.lastLine())
+	case len(answer.bytes) != ed25519.SignatureSize:
+		err = fmt.Errorf("signing command %q: it answered %d bytes, expected the %d of an Ed25519 signature%s",
 			c.line, answer.length, ed25519.SignatureSize, said.lastLine())
 	}
-	return answer.bytes, nil
+	return outcome{answer.bytes, err}
 }
 
 // limited keeps the first bytes that a program writes, and counts all.
