@@ -241,3 +241,44 @@ func TestRotateKey_FormerKeyRemovesNothing(t *testing.T) {
 		t.Error(report.Statement())
 	}
 }
+
+// killedBeforeSync is the file system of a process that is killed before it syncs the store's directory.
+type killedBeforeSync struct{ store.FS }
+
+var errKilled = errors.New("killed")
+
+func (k killedBeforeSync) SyncDir(name string) error {
+	if name == "/store" {
+		return errKilled
+	}
+	return k.FS.SyncDir(name)
+}
+
+// A rotation that is killed before it syncs the directory of its statement leaves a key that the drain signs with. What
+// that key has signed is good after a power cut, whatever the cut takes of what nobody synced: who signs with a new key
+// makes its statement durable first.
+func TestRotateKey_KilledBeforeItsSync(t *testing.T) {
+	for seed := range uint64(20) {
+		f := newRotated(t, seed)
+		options := f.keyOptions()
+		options.FS, options.Create = killedBeforeSync{f.fs}, false
+		other, err := store.Open("/store", options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := other.RotateKey("a test", nil); !errors.Is(err, errKilled) {
+			t.Fatalf("%v, expected that it is killed", err)
+		}
+		f.ring.Append(200, 600)
+		f.feed()
+		if count := len(f.store.Keys()); count != 2 {
+			t.Fatalf("seed %d: the drain knows %d keys, expected that it signs with the second", seed, count)
+		}
+		f.fs.Crash()
+		f.openWith(f.keyOptions())
+		if count := len(f.store.Keys()); count != 2 {
+			t.Fatalf("seed %d: %d keys are left, and 2 have signed", seed, count)
+		}
+		f.fillAndVerify("killed rotation, seed", int(seed))
+	}
+}
