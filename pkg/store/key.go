@@ -13,7 +13,6 @@ import (
 	"io/fs"
 	"path"
 	"slices"
-	"strings"
 )
 
 const keySuffix = ".key"
@@ -25,16 +24,6 @@ func KeyDirBeside(dir string) string { return path.Join(path.Dir(path.Clean(dir)
 func KeyID(key ed25519.PublicKey) string {
 	digest := sha256.Sum256(key)
 	return hex.EncodeToString(digest[:8])
-}
-
-// checkKeyDir: a directory in the store is none outside of it.
-func (s *Store) checkKeyDir() error {
-	dir, inside := path.Clean(s.options.KeyDir), path.Clean(s.dir)
-	if s.options.KeyDir != "" && (dir == inside || strings.HasPrefix(dir, inside+"/")) {
-		return fmt.Errorf("%w: directory of the signing key %s is in the store %s: expected one outside of it",
-			ErrInvalid, dir, inside)
-	}
-	return nil
 }
 
 // keyName is the file of a signing key: outside of the store one directory may have the keys of several stores.

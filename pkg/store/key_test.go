@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/farlog/farlog/pkg/store"
@@ -212,5 +213,77 @@ func TestKeyDir_IsForItsUserAlone(t *testing.T) {
 		if err != nil || info.Mode().Perm()&^want != 0 {
 			t.Errorf("%s: %v, %v, expected at most %v", name, info, err, want)
 		}
+	}
+}
+
+// However the path is written, a directory in the store is none outside of it: by a link, by a link in the middle, by
+// "..", before the store is made and after it.
+func TestKeyDir_InTheStoreByAnotherPath(t *testing.T) {
+	dir := t.TempDir()
+	inside := filepath.Join(dir, "store")
+	if err := errors.Join(os.Symlink(dir, filepath.Join(dir, "self")),
+		os.Symlink(filepath.Join(inside, "keys"), filepath.Join(dir, "keys"))); err != nil {
+		t.Fatal(err)
+	}
+	refused := func(when string) {
+		for _, keys := range []string{
+			filepath.Join(dir, "self", "store", "keys"),
+			filepath.Join(dir, "keys"), // leads nowhere as long as the store has none
+			dir + "/other/../store/keys",
+			filepath.Join(dir, "self", "self", "store"),
+		} {
+			_, err := store.Open(inside, store.Options{Create: true, KeyDir: keys})
+			if !errors.Is(err, store.ErrInvalid) {
+				t.Errorf("%s, %s: %v", when, keys, err)
+			}
+		}
+	}
+	refused("before there is a store")
+	outside := store.Options{Create: true, KeyDir: filepath.Join(dir, "self", "outside")}
+	if _, err := store.Open(inside, outside); err != nil {
+		t.Fatal(err)
+	}
+	refused("with a store")
+	if err := os.Mkdir(filepath.Join(inside, "keys"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	refused("with a directory in the store")
+	if _, err := store.Open(filepath.Join(dir, "self", "store"), outside); err != nil {
+		t.Errorf("the store by a link, its keys outside of it: %v", err)
+	}
+}
+
+// A directory in which another user can replace the key has none: not one that he owns, nor one of everybody. Root, who
+// signs for the drain's user, takes his.
+func TestKeyDir_OfAnotherUser(t *testing.T) {
+	dir := t.TempDir()
+	options := store.Options{Create: true, KeyDir: filepath.Join(dir, "keys")}
+	inside := filepath.Join(dir, "store")
+	if _, err := store.Open(inside, options); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(options.KeyDir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Open(inside, options); !errors.Is(err, store.ErrInvalid) ||
+		!strings.Contains(err.Error(), "chmod o-w") {
+		t.Errorf("directory of everybody: %v", err)
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: a directory of another user")
+	}
+	const other = 4711
+	if err := errors.Join(os.Chmod(options.KeyDir, 0o700), os.Chown(options.KeyDir, other, -1)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Open(inside, options); !errors.Is(err, store.ErrInvalid) ||
+		!strings.Contains(err.Error(), "user 4711 owns it") {
+		t.Errorf("directory of another user: %v", err)
+	}
+	if err := os.Chown(inside, other, -1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Open(inside, options); err != nil {
+		t.Errorf("root, for the user of the store: %v", err)
 	}
 }
