@@ -104,6 +104,9 @@ func runAudit(env *environment, dir string, options auditOptions) error {
 		return err
 	}
 	defer reader.Close()
+	if base := reader.Base(); base.HasRemovedTime(uint64(max(options.since.UnixNano(), 0))) {
+		env.noteRemoved(base)
+	}
 	table := env.newTable()
 	if !env.isJSON() {
 		fmt.Fprintln(table, "TIME\tWHO\tWHAT\tON\tOUTCOME\tRESULT")

@@ -145,6 +145,9 @@ func (d *dumper) streamOf(opened *store.Store, stream string) error {
 		return err
 	}
 	defer reader.Close()
+	if base := reader.Base(); base.HasRemovedLSN(d.options.from) {
+		d.env.noteRemoved(base)
+	}
 	for {
 		item, err := reader.Next()
 		if err == io.EOF {

@@ -158,6 +158,11 @@ func openToRead(path string) (*store.Store, error) {
 	return store.Open(files.Dir(), store.Options{FS: files})
 }
 
+// noteRemoved says that a stream begins behind what was asked for, as retention has removed it.
+func (e *environment) noteRemoved(base *store.Base) {
+	fmt.Fprintf(e.stderr, "farlog: %s\n", plain(base.Statement()))
+}
+
 func writeJSON(w io.Writer, value any) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")

@@ -48,6 +48,13 @@ func runOrder(env *environment, key string, options orderOptions) error {
 	if err != nil {
 		return err
 	}
+	base, err := opened.Base(options.stream)
+	if err != nil {
+		return err
+	}
+	if base != nil {
+		env.noteRemoved(base)
+	}
 	order, err := audit.FindOrder(audit.StreamSource(opened, options.stream), key)
 	if errors.Is(err, audit.ErrNotFound) {
 		return fmt.Errorf("order %q: not in stream %q of store %s: expected a ClOrdID or an OrderID of a FIX message "+

@@ -137,6 +137,9 @@ func runReplay(ctx context.Context, env *environment, path string, options repla
 	if err := r.seek(); err != nil {
 		return err
 	}
+	if err := r.noteRemoved(env); err != nil {
+		return err
+	}
 	began := time.Now()
 	err = r.run()
 	if flushErr := r.out.Flush(); err == nil {
@@ -154,7 +157,7 @@ type replay struct {
 	out     *bufio.Writer
 	options replayOptions
 
-	to          time.Time // zero = no bound
+	from, to    time.Time // zero = no bound
 	began       time.Time
 	first, last time.Time // of the records written
 	count       uint64
@@ -174,22 +177,39 @@ func (r *replay) seek() error {
 			return err
 		}
 	}
-	now := time.Now()
-	from, err := parseReplayTime(r.options.from, now, first)
-	if err != nil {
+	now, err := time.Now(), error(nil)
+	if r.from, err = parseReplayTime(r.options.from, now, first); err != nil {
 		return err
 	}
 	if r.to, err = parseReplayTime(r.options.to, now, first); err != nil {
 		return err
 	}
-	if !from.IsZero() && !r.to.IsZero() && !from.Before(r.to) {
-		return usageErrorf("--from %s --to %s: expected the first to be earlier", recordTimeText(from),
+	if !r.from.IsZero() && !r.to.IsZero() && !r.from.Before(r.to) {
+		return usageErrorf("--from %s --to %s: expected the first to be earlier", recordTimeText(r.from),
 			recordTimeText(r.to))
 	}
-	if from.IsZero() {
+	if r.from.IsZero() {
 		return nil
 	}
-	return r.reader.SeekTime(from)
+	return r.reader.SeekTime(r.from)
+}
+
+// noteRemoved names the streams of which records were removed that may have been in the time asked for.
+func (r *replay) noteRemoved(env *environment) error {
+	bases, err := r.reader.Bases()
+	if err != nil {
+		return err
+	}
+	from := uint64(0)
+	if !r.from.IsZero() {
+		from = uint64(max(r.from.UnixNano(), 0))
+	}
+	for _, base := range bases {
+		if base.HasRemovedTime(from) {
+			env.noteRemoved(base)
+		}
+	}
+	return nil
 }
 
 func (r *replay) run() error {

@@ -23,6 +23,8 @@ type replayReader interface {
 	Next() (replayed, error)
 	SeekTime(time.Time) error
 	SeekStart() error
+	// Bases are those of the streams that have one.
+	Bases() ([]*store.Base, error)
 	Close() error
 }
 
@@ -43,6 +45,13 @@ type streamReplay struct {
 func (r streamReplay) Next() (replayed, error) {
 	item, err := r.Reader.Next()
 	return replayed{Item: item, at: item.Time(), stream: r.stream}, err
+}
+
+func (r streamReplay) Bases() ([]*store.Base, error) {
+	if base := r.Base(); base != nil {
+		return []*store.Base{base}, nil
+	}
+	return nil, nil
 }
 
 type mergedReplay struct {
@@ -72,6 +81,23 @@ func (r *mergedReplay) SeekStart() error {
 	before := r.Reader
 	r.Reader = reader
 	return before.Close()
+}
+
+func (r *mergedReplay) Bases() (bases []*store.Base, err error) {
+	streams, err := r.store.Streams()
+	if err != nil {
+		return nil, err
+	}
+	for _, stream := range streams {
+		base, err := r.store.Base(stream)
+		if err != nil {
+			return nil, err
+		}
+		if base != nil {
+			bases = append(bases, base)
+		}
+	}
+	return bases, nil
 }
 
 // replayLine is what --format json prints of a record.

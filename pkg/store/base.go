@@ -8,7 +8,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"path"
+	"time"
 
 	"github.com/farlog/farlog/pkg/record"
 )
@@ -211,13 +213,33 @@ func (b *Base) checkThere(d streamDir, begun int) error {
 
 // statement says what lay before the stream's first segment.
 func (b *Base) statement() string {
-	where := "and archived at " + b.ArchivedAt
-	if b.ArchivedAt == "" {
-		where = "without an archive"
-	}
 	return fmt.Sprintf("; before segment %d, %d segments with %d records were removed, the last at %s by %q, %s",
-		b.Segment, b.RemovedSegments, b.RemovedRecords, b.RemovedAt, b.Policy, where)
+		b.Segment, b.RemovedSegments, b.RemovedRecords, b.RemovedAt, b.Policy, b.where())
 }
+
+func (b *Base) where() string {
+	if b.ArchivedAt == "" {
+		return "without an archive"
+	}
+	return "and archived at " + b.ArchivedAt
+}
+
+// Statement says where the stream begins, and what lay before. b is not nil.
+func (b *Base) Statement() string {
+	newest := time.Unix(0, int64(min(b.MaxTimestampNS, math.MaxInt64))).UTC().Format(time.RFC3339Nano)
+	return fmt.Sprintf("stream %s begins at segment %d, behind lsn %d of generation %d: before it, %d segments with "+
+		"%d records, the newest of %s, were removed, the last at %s by %q, %s", b.Stream, b.Segment, b.LastLSN,
+		b.Generation, b.RemovedSegments, b.RemovedRecords, newest, b.RemovedAt, b.Policy, b.where())
+}
+
+// HasRemovedLSN reports whether a record at lsn or behind it may have been removed. Nothing was by a nil base.
+func (b *Base) HasRemovedLSN(lsn uint64) bool {
+	return b != nil && (lsn < b.NextLSN || b.Generation > 1)
+}
+
+// HasRemovedTime reports whether a record of ts, in nanoseconds since 1970, or later may have been removed. Nothing was
+// by a nil base.
+func (b *Base) HasRemovedTime(ts uint64) bool { return b != nil && ts <= b.MaxTimestampNS }
 
 // removedError says that a place is in what was removed.
 func (b *Base) removedError(stream string) error {
