@@ -323,7 +323,7 @@ func (r *drainRole) state() *api.DrainState {
 			Stream: worker.assignment.Stream, RingUuid: worker.assignment.RingUuid,
 			StoredLsn: progress.StoredLSN, HeadLsn: progress.HeadLSN, Records: progress.Records, Bytes: progress.Bytes,
 			Batches: progress.Batches, Duplicates: progress.Duplicates, LastError: failure,
-			Anchor: anchorMessage(progress.Anchor),
+			Anchor: anchorMessage(progress.Anchor), Base: worker.baseMessage(),
 		})
 	}
 	return state

@@ -4,10 +4,13 @@ package main
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/retention"
@@ -69,7 +72,9 @@ func TestRetain_BesideTheDrainOfAStream(t *testing.T) {
 	role.settings.storeServe = ""
 	expect(false, "has not opened it yet")
 	worker.keepAppender(appender)
+	expectReported(t, worker, opened)
 	expect(true, "nowhere: removed without an archive")
+	expectReported(t, worker, opened)
 	ring.Append(5, 100)
 	for _, rec := range ring.Records[len(ring.Records)-5:] {
 		if _, _, err := appender.Append(rec.Raw); err != nil {
@@ -82,5 +87,31 @@ func TestRetain_BesideTheDrainOfAStream(t *testing.T) {
 	report, err := opened.Verify(t.Context(), store.VerifyOptions{})
 	if err != nil || !report.OK() {
 		t.Fatalf("%+v, %v", report, err)
+	}
+}
+
+// expectReported expects that the drain reports the base manifest of the store, when it has one.
+func expectReported(t *testing.T, worker *drainWorker, opened *store.Store) {
+	t.Helper()
+	base, err := opened.Base("desk7/orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := worker.baseMessage()
+	if base == nil {
+		if got != nil {
+			t.Errorf("the drain reports %v, and nothing was removed", got)
+		}
+		return
+	}
+	raw, err := os.ReadFile(filepath.Join(opened.Dir(), store.BaseFile("desk7/orders", base.Segment)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest := sha256.Sum256(raw)
+	if got.GetSegment() != base.Segment || !bytes.Equal(got.GetSha256(), digest[:]) ||
+		got.GetRemovedRecords() != base.RemovedRecords || got.GetPolicy() != base.Policy ||
+		got.GetRemoveTime().AsTime().Format(time.RFC3339Nano) != base.RemovedAt {
+		t.Errorf("the drain reports %v of base %+v", got, base)
 	}
 }

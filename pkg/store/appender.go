@@ -24,6 +24,7 @@ type Appender struct {
 	lock   io.Closer
 	base   *Base // as it was when the stream was opened; nil: it begins with its first segment
 
+	begins       atomic.Pointer[Base]  // as it is now
 	signedBy     atomic.Uint64         // number of the key of the last signature; also set by the job that seals
 	removing     sync.Mutex            // held by a removal, and by a check of the segments
 	begun        atomic.Uint64         // the last segment with records

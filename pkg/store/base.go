@@ -49,7 +49,12 @@ type Base struct {
 	RemovedAt       string   `json:"removed_at"`
 	ArchivedAt      string   `json:"archived_at"` // "" = nowhere: removed without an archive
 	PreviousSHA256  string   `json:"previous_sha256"`
+
+	digest [sha256.Size]byte
 }
+
+// Digest is the SHA-256 of the base manifest's file. b is not nil.
+func (b *Base) Digest() [sha256.Size]byte { return b.digest }
 
 type baseFile struct {
 	Base      json.RawMessage `json:"base"`
@@ -124,6 +129,7 @@ func (d streamDir) loadBase(s *Store, stream string, number uint64, check checke
 		return b, nil, wrap("read", name, err)
 	}
 	b, err = decodeBase(raw, check)
+	b.digest = sha256.Sum256(raw)
 	switch {
 	case err != nil:
 	case b.Segment != number:

@@ -54,6 +54,7 @@ func (s *Store) OpenStream(source Source) (*Appender, error) {
 		return nil, err
 	}
 	a.begun.Store(a.lastBegun())
+	a.begins.Store(a.base)
 	a.rollover.start()
 	return a, nil
 }

@@ -31,8 +31,15 @@ func (a *Appender) RemoveBefore(removal Removal) (*Base, error) {
 	if a.isClosed {
 		return nil, fmt.Errorf("%w: %s", ErrClosed, a.dir.path)
 	}
-	return a.store.removeBefore(a.source.StreamName, removal)
+	base, err := a.store.removeBefore(a.source.StreamName, removal)
+	if base != nil {
+		a.begins.Store(base)
+	}
+	return base, err
 }
+
+// Base is what the stream begins behind; nil: nothing was removed. Any goroutine may call it.
+func (a *Appender) Base() *Base { return a.begins.Load() }
 
 // RemoveBefore is that of a stream that nobody appends to: it holds the stream's lock meanwhile. Errors: ErrLocked, and
 // those of Appender.RemoveBefore.
@@ -74,6 +81,7 @@ func (s *Store) removeBefore(stream string, removal Removal) (*Base, error) {
 		if err := writeFile(s.fsys, d.file(base.Segment, baseSuffix), raw, 0o440); err != nil {
 			return nil, err
 		}
+		base.digest = sha256.Sum256(raw)
 	}
 	// Before anything is taken away the base is durable, also one whose sync has failed before.
 	if err := s.fsys.SyncDir(d.path); err != nil {

@@ -3785,6 +3785,7 @@ type DrainProgress struct {
 	// Why the drain does not go on. Empty: it does.
 	LastError     string       `protobuf:"bytes,9,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
 	Anchor        *StoreAnchor `protobuf:"bytes,10,opt,name=anchor,proto3" json:"anchor,omitempty"` // Of what is synced in the store. Absent: nothing is, or the drain is of an older version.
+	Base          *StoreBase   `protobuf:"bytes,11,opt,name=base,proto3" json:"base,omitempty"`     // What was removed from the store. Absent: nothing was, or the drain is of an older version.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3889,6 +3890,122 @@ func (x *DrainProgress) GetAnchor() *StoreAnchor {
 	return nil
 }
 
+func (x *DrainProgress) GetBase() *StoreBase {
+	if x != nil {
+		return x.Base
+	}
+	return nil
+}
+
+// StoreBase says where a stream of a store begins, because what lay before was removed: its base manifest in short.
+type StoreBase struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	StoreUuid       []byte                 `protobuf:"bytes,1,opt,name=store_uuid,json=storeUuid,proto3" json:"store_uuid,omitempty"`
+	Segment         uint64                 `protobuf:"varint,2,opt,name=segment,proto3" json:"segment,omitempty"`                                        // The first that the store has.
+	RemovedSegments uint64                 `protobuf:"varint,3,opt,name=removed_segments,json=removedSegments,proto3" json:"removed_segments,omitempty"` // Since the stream began.
+	RemovedRecords  uint64                 `protobuf:"varint,4,opt,name=removed_records,json=removedRecords,proto3" json:"removed_records,omitempty"`    // Of the application, since the stream began.
+	Policy          string                 `protobuf:"bytes,5,opt,name=policy,proto3" json:"policy,omitempty"`                                           // What allowed the last removal, in words.
+	RemovedBy       string                 `protobuf:"bytes,6,opt,name=removed_by,json=removedBy,proto3" json:"removed_by,omitempty"`
+	RemoveTime      *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=remove_time,json=removeTime,proto3" json:"remove_time,omitempty"`
+	ArchivedAt      string                 `protobuf:"bytes,8,opt,name=archived_at,json=archivedAt,proto3" json:"archived_at,omitempty"` // Where the removed segments are. Empty: nowhere.
+	Sha256          []byte                 `protobuf:"bytes,9,opt,name=sha256,proto3" json:"sha256,omitempty"`                           // Of the file of the signed base manifest.
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *StoreBase) Reset() {
+	*x = StoreBase{}
+	mi := &file_farlog_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StoreBase) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StoreBase) ProtoMessage() {}
+
+func (x *StoreBase) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StoreBase.ProtoReflect.Descriptor instead.
+func (*StoreBase) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *StoreBase) GetStoreUuid() []byte {
+	if x != nil {
+		return x.StoreUuid
+	}
+	return nil
+}
+
+func (x *StoreBase) GetSegment() uint64 {
+	if x != nil {
+		return x.Segment
+	}
+	return 0
+}
+
+func (x *StoreBase) GetRemovedSegments() uint64 {
+	if x != nil {
+		return x.RemovedSegments
+	}
+	return 0
+}
+
+func (x *StoreBase) GetRemovedRecords() uint64 {
+	if x != nil {
+		return x.RemovedRecords
+	}
+	return 0
+}
+
+func (x *StoreBase) GetPolicy() string {
+	if x != nil {
+		return x.Policy
+	}
+	return ""
+}
+
+func (x *StoreBase) GetRemovedBy() string {
+	if x != nil {
+		return x.RemovedBy
+	}
+	return ""
+}
+
+func (x *StoreBase) GetRemoveTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.RemoveTime
+	}
+	return nil
+}
+
+func (x *StoreBase) GetArchivedAt() string {
+	if x != nil {
+		return x.ArchivedAt
+	}
+	return ""
+}
+
+func (x *StoreBase) GetSha256() []byte {
+	if x != nil {
+		return x.Sha256
+	}
+	return nil
+}
+
 // StoreAnchor is a commitment to all that a stream of a store holds up to one point.
 type StoreAnchor struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -3910,7 +4027,7 @@ type StoreAnchor struct {
 
 func (x *StoreAnchor) Reset() {
 	*x = StoreAnchor{}
-	mi := &file_farlog_proto_msgTypes[35]
+	mi := &file_farlog_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3922,7 +4039,7 @@ func (x *StoreAnchor) String() string {
 func (*StoreAnchor) ProtoMessage() {}
 
 func (x *StoreAnchor) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[35]
+	mi := &file_farlog_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3935,7 +4052,7 @@ func (x *StoreAnchor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoreAnchor.ProtoReflect.Descriptor instead.
 func (*StoreAnchor) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{35}
+	return file_farlog_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *StoreAnchor) GetStoreUuid() []byte {
@@ -4043,7 +4160,7 @@ type Assignment struct {
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_farlog_proto_msgTypes[36]
+	mi := &file_farlog_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4055,7 +4172,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[36]
+	mi := &file_farlog_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4068,7 +4185,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{36}
+	return file_farlog_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Assignment) GetStream() string {
@@ -4166,7 +4283,7 @@ type LostStore struct {
 
 func (x *LostStore) Reset() {
 	*x = LostStore{}
-	mi := &file_farlog_proto_msgTypes[37]
+	mi := &file_farlog_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4178,7 +4295,7 @@ func (x *LostStore) String() string {
 func (*LostStore) ProtoMessage() {}
 
 func (x *LostStore) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[37]
+	mi := &file_farlog_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4191,7 +4308,7 @@ func (x *LostStore) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LostStore.ProtoReflect.Descriptor instead.
 func (*LostStore) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{37}
+	return file_farlog_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *LostStore) GetStoreUuid() []byte {
@@ -4260,7 +4377,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_farlog_proto_msgTypes[38]
+	mi := &file_farlog_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4272,7 +4389,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[38]
+	mi := &file_farlog_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4285,7 +4402,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{38}
+	return file_farlog_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Holder) GetHost() string {
@@ -4336,7 +4453,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_farlog_proto_msgTypes[39]
+	mi := &file_farlog_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4348,7 +4465,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[39]
+	mi := &file_farlog_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4361,7 +4478,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{39}
+	return file_farlog_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Member) GetUri() string {
@@ -4422,7 +4539,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_farlog_proto_msgTypes[40]
+	mi := &file_farlog_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4434,7 +4551,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[40]
+	mi := &file_farlog_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4447,7 +4564,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{40}
+	return file_farlog_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Grant) GetStream() string {
@@ -4597,7 +4714,7 @@ type StreamStatus struct {
 
 func (x *StreamStatus) Reset() {
 	*x = StreamStatus{}
-	mi := &file_farlog_proto_msgTypes[41]
+	mi := &file_farlog_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4609,7 +4726,7 @@ func (x *StreamStatus) String() string {
 func (*StreamStatus) ProtoMessage() {}
 
 func (x *StreamStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[41]
+	mi := &file_farlog_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4622,7 +4739,7 @@ func (x *StreamStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamStatus.ProtoReflect.Descriptor instead.
 func (*StreamStatus) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{41}
+	return file_farlog_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *StreamStatus) GetStream() *Stream {
@@ -4784,7 +4901,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_farlog_proto_msgTypes[42]
+	mi := &file_farlog_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4796,7 +4913,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[42]
+	mi := &file_farlog_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4809,7 +4926,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{42}
+	return file_farlog_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Problem) GetField() string {
@@ -4845,7 +4962,7 @@ type Problems struct {
 
 func (x *Problems) Reset() {
 	*x = Problems{}
-	mi := &file_farlog_proto_msgTypes[43]
+	mi := &file_farlog_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4857,7 +4974,7 @@ func (x *Problems) String() string {
 func (*Problems) ProtoMessage() {}
 
 func (x *Problems) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[43]
+	mi := &file_farlog_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4870,7 +4987,7 @@ func (x *Problems) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problems.ProtoReflect.Descriptor instead.
 func (*Problems) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{43}
+	return file_farlog_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Problems) GetProblems() []*Problem {
@@ -4897,7 +5014,7 @@ type CreateStreamRequest struct {
 
 func (x *CreateStreamRequest) Reset() {
 	*x = CreateStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[44]
+	mi := &file_farlog_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4909,7 +5026,7 @@ func (x *CreateStreamRequest) String() string {
 func (*CreateStreamRequest) ProtoMessage() {}
 
 func (x *CreateStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[44]
+	mi := &file_farlog_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4922,7 +5039,7 @@ func (x *CreateStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateStreamRequest.ProtoReflect.Descriptor instead.
 func (*CreateStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{44}
+	return file_farlog_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *CreateStreamRequest) GetSpec() *StreamSpec {
@@ -4949,7 +5066,7 @@ type CreateStreamResponse struct {
 
 func (x *CreateStreamResponse) Reset() {
 	*x = CreateStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[45]
+	mi := &file_farlog_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4961,7 +5078,7 @@ func (x *CreateStreamResponse) String() string {
 func (*CreateStreamResponse) ProtoMessage() {}
 
 func (x *CreateStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[45]
+	mi := &file_farlog_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4974,7 +5091,7 @@ func (x *CreateStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateStreamResponse.ProtoReflect.Descriptor instead.
 func (*CreateStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{45}
+	return file_farlog_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *CreateStreamResponse) GetStream() *Stream {
@@ -5004,7 +5121,7 @@ type UpdateStreamRequest struct {
 
 func (x *UpdateStreamRequest) Reset() {
 	*x = UpdateStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[46]
+	mi := &file_farlog_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5016,7 +5133,7 @@ func (x *UpdateStreamRequest) String() string {
 func (*UpdateStreamRequest) ProtoMessage() {}
 
 func (x *UpdateStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[46]
+	mi := &file_farlog_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5029,7 +5146,7 @@ func (x *UpdateStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateStreamRequest.ProtoReflect.Descriptor instead.
 func (*UpdateStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{46}
+	return file_farlog_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *UpdateStreamRequest) GetSpec() *StreamSpec {
@@ -5064,7 +5181,7 @@ type UpdateStreamResponse struct {
 
 func (x *UpdateStreamResponse) Reset() {
 	*x = UpdateStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[47]
+	mi := &file_farlog_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5076,7 +5193,7 @@ func (x *UpdateStreamResponse) String() string {
 func (*UpdateStreamResponse) ProtoMessage() {}
 
 func (x *UpdateStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[47]
+	mi := &file_farlog_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5089,7 +5206,7 @@ func (x *UpdateStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateStreamResponse.ProtoReflect.Descriptor instead.
 func (*UpdateStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{47}
+	return file_farlog_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *UpdateStreamResponse) GetStream() *Stream {
@@ -5121,7 +5238,7 @@ type DeleteStreamRequest struct {
 
 func (x *DeleteStreamRequest) Reset() {
 	*x = DeleteStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[48]
+	mi := &file_farlog_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5133,7 +5250,7 @@ func (x *DeleteStreamRequest) String() string {
 func (*DeleteStreamRequest) ProtoMessage() {}
 
 func (x *DeleteStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[48]
+	mi := &file_farlog_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5146,7 +5263,7 @@ func (x *DeleteStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteStreamRequest.ProtoReflect.Descriptor instead.
 func (*DeleteStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{48}
+	return file_farlog_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *DeleteStreamRequest) GetName() string {
@@ -5186,7 +5303,7 @@ type DeleteStreamResponse struct {
 
 func (x *DeleteStreamResponse) Reset() {
 	*x = DeleteStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[49]
+	mi := &file_farlog_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5198,7 +5315,7 @@ func (x *DeleteStreamResponse) String() string {
 func (*DeleteStreamResponse) ProtoMessage() {}
 
 func (x *DeleteStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[49]
+	mi := &file_farlog_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5211,7 +5328,7 @@ func (x *DeleteStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteStreamResponse.ProtoReflect.Descriptor instead.
 func (*DeleteStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{49}
+	return file_farlog_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *DeleteStreamResponse) GetDeletion() *Deletion {
@@ -5240,7 +5357,7 @@ type ListStreamsRequest struct {
 
 func (x *ListStreamsRequest) Reset() {
 	*x = ListStreamsRequest{}
-	mi := &file_farlog_proto_msgTypes[50]
+	mi := &file_farlog_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5252,7 +5369,7 @@ func (x *ListStreamsRequest) String() string {
 func (*ListStreamsRequest) ProtoMessage() {}
 
 func (x *ListStreamsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[50]
+	mi := &file_farlog_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5265,7 +5382,7 @@ func (x *ListStreamsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStreamsRequest.ProtoReflect.Descriptor instead.
 func (*ListStreamsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{50}
+	return file_farlog_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ListStreamsRequest) GetPageSize() uint32 {
@@ -5322,7 +5439,7 @@ type ListStreamsResponse struct {
 
 func (x *ListStreamsResponse) Reset() {
 	*x = ListStreamsResponse{}
-	mi := &file_farlog_proto_msgTypes[51]
+	mi := &file_farlog_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5334,7 +5451,7 @@ func (x *ListStreamsResponse) String() string {
 func (*ListStreamsResponse) ProtoMessage() {}
 
 func (x *ListStreamsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[51]
+	mi := &file_farlog_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5347,7 +5464,7 @@ func (x *ListStreamsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStreamsResponse.ProtoReflect.Descriptor instead.
 func (*ListStreamsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{51}
+	return file_farlog_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ListStreamsResponse) GetStreams() []*StreamStatus {
@@ -5382,7 +5499,7 @@ type WatchStreamsRequest struct {
 
 func (x *WatchStreamsRequest) Reset() {
 	*x = WatchStreamsRequest{}
-	mi := &file_farlog_proto_msgTypes[52]
+	mi := &file_farlog_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5394,7 +5511,7 @@ func (x *WatchStreamsRequest) String() string {
 func (*WatchStreamsRequest) ProtoMessage() {}
 
 func (x *WatchStreamsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[52]
+	mi := &file_farlog_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5407,7 +5524,7 @@ func (x *WatchStreamsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchStreamsRequest.ProtoReflect.Descriptor instead.
 func (*WatchStreamsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{52}
+	return file_farlog_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *WatchStreamsRequest) GetRevision() int64 {
@@ -5439,7 +5556,7 @@ type WatchStreamsResponse struct {
 
 func (x *WatchStreamsResponse) Reset() {
 	*x = WatchStreamsResponse{}
-	mi := &file_farlog_proto_msgTypes[53]
+	mi := &file_farlog_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5451,7 +5568,7 @@ func (x *WatchStreamsResponse) String() string {
 func (*WatchStreamsResponse) ProtoMessage() {}
 
 func (x *WatchStreamsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[53]
+	mi := &file_farlog_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5464,7 +5581,7 @@ func (x *WatchStreamsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchStreamsResponse.ProtoReflect.Descriptor instead.
 func (*WatchStreamsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{53}
+	return file_farlog_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *WatchStreamsResponse) GetRevision() int64 {
@@ -5506,7 +5623,7 @@ type FieldChange struct {
 
 func (x *FieldChange) Reset() {
 	*x = FieldChange{}
-	mi := &file_farlog_proto_msgTypes[54]
+	mi := &file_farlog_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5518,7 +5635,7 @@ func (x *FieldChange) String() string {
 func (*FieldChange) ProtoMessage() {}
 
 func (x *FieldChange) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[54]
+	mi := &file_farlog_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5531,7 +5648,7 @@ func (x *FieldChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldChange.ProtoReflect.Descriptor instead.
 func (*FieldChange) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{54}
+	return file_farlog_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *FieldChange) GetName() string {
@@ -5569,7 +5686,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_farlog_proto_msgTypes[55]
+	mi := &file_farlog_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5581,7 +5698,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[55]
+	mi := &file_farlog_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5594,7 +5711,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{55}
+	return file_farlog_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Change) GetKind() string {
@@ -5647,7 +5764,7 @@ type ApplyFabricRequest struct {
 
 func (x *ApplyFabricRequest) Reset() {
 	*x = ApplyFabricRequest{}
-	mi := &file_farlog_proto_msgTypes[56]
+	mi := &file_farlog_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5659,7 +5776,7 @@ func (x *ApplyFabricRequest) String() string {
 func (*ApplyFabricRequest) ProtoMessage() {}
 
 func (x *ApplyFabricRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[56]
+	mi := &file_farlog_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5672,7 +5789,7 @@ func (x *ApplyFabricRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyFabricRequest.ProtoReflect.Descriptor instead.
 func (*ApplyFabricRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{56}
+	return file_farlog_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ApplyFabricRequest) GetFabric() *Fabric {
@@ -5718,7 +5835,7 @@ type ApplyFabricResponse struct {
 
 func (x *ApplyFabricResponse) Reset() {
 	*x = ApplyFabricResponse{}
-	mi := &file_farlog_proto_msgTypes[57]
+	mi := &file_farlog_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5730,7 +5847,7 @@ func (x *ApplyFabricResponse) String() string {
 func (*ApplyFabricResponse) ProtoMessage() {}
 
 func (x *ApplyFabricResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[57]
+	mi := &file_farlog_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5743,7 +5860,7 @@ func (x *ApplyFabricResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyFabricResponse.ProtoReflect.Descriptor instead.
 func (*ApplyFabricResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{57}
+	return file_farlog_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ApplyFabricResponse) GetChanges() []*Change {
@@ -5788,7 +5905,7 @@ type Drift struct {
 
 func (x *Drift) Reset() {
 	*x = Drift{}
-	mi := &file_farlog_proto_msgTypes[58]
+	mi := &file_farlog_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5800,7 +5917,7 @@ func (x *Drift) String() string {
 func (*Drift) ProtoMessage() {}
 
 func (x *Drift) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[58]
+	mi := &file_farlog_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5813,7 +5930,7 @@ func (x *Drift) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drift.ProtoReflect.Descriptor instead.
 func (*Drift) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{58}
+	return file_farlog_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Drift) GetKind() string {
@@ -5852,7 +5969,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_farlog_proto_msgTypes[59]
+	mi := &file_farlog_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5864,7 +5981,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[59]
+	mi := &file_farlog_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5877,7 +5994,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{59}
+	return file_farlog_proto_rawDescGZIP(), []int{60}
 }
 
 // BackupEntry is one key of the control plane's state in etcd. Some values are secrets.
@@ -5893,7 +6010,7 @@ type BackupEntry struct {
 
 func (x *BackupEntry) Reset() {
 	*x = BackupEntry{}
-	mi := &file_farlog_proto_msgTypes[60]
+	mi := &file_farlog_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5905,7 +6022,7 @@ func (x *BackupEntry) String() string {
 func (*BackupEntry) ProtoMessage() {}
 
 func (x *BackupEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[60]
+	mi := &file_farlog_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5918,7 +6035,7 @@ func (x *BackupEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupEntry.ProtoReflect.Descriptor instead.
 func (*BackupEntry) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{60}
+	return file_farlog_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *BackupEntry) GetKey() string {
@@ -5952,7 +6069,7 @@ type RestoreResponse struct {
 
 func (x *RestoreResponse) Reset() {
 	*x = RestoreResponse{}
-	mi := &file_farlog_proto_msgTypes[61]
+	mi := &file_farlog_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5964,7 +6081,7 @@ func (x *RestoreResponse) String() string {
 func (*RestoreResponse) ProtoMessage() {}
 
 func (x *RestoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[61]
+	mi := &file_farlog_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5977,7 +6094,7 @@ func (x *RestoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreResponse.ProtoReflect.Descriptor instead.
 func (*RestoreResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{61}
+	return file_farlog_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *RestoreResponse) GetEntries() uint64 {
@@ -5995,7 +6112,7 @@ type GetFabricRequest struct {
 
 func (x *GetFabricRequest) Reset() {
 	*x = GetFabricRequest{}
-	mi := &file_farlog_proto_msgTypes[62]
+	mi := &file_farlog_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6007,7 +6124,7 @@ func (x *GetFabricRequest) String() string {
 func (*GetFabricRequest) ProtoMessage() {}
 
 func (x *GetFabricRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[62]
+	mi := &file_farlog_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6020,7 +6137,7 @@ func (x *GetFabricRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFabricRequest.ProtoReflect.Descriptor instead.
 func (*GetFabricRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{62}
+	return file_farlog_proto_rawDescGZIP(), []int{63}
 }
 
 type GetFabricResponse struct {
@@ -6035,7 +6152,7 @@ type GetFabricResponse struct {
 
 func (x *GetFabricResponse) Reset() {
 	*x = GetFabricResponse{}
-	mi := &file_farlog_proto_msgTypes[63]
+	mi := &file_farlog_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6047,7 +6164,7 @@ func (x *GetFabricResponse) String() string {
 func (*GetFabricResponse) ProtoMessage() {}
 
 func (x *GetFabricResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[63]
+	mi := &file_farlog_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6060,7 +6177,7 @@ func (x *GetFabricResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFabricResponse.ProtoReflect.Descriptor instead.
 func (*GetFabricResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{63}
+	return file_farlog_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *GetFabricResponse) GetFabric() *Fabric {
@@ -6094,7 +6211,7 @@ type GetStreamRequest struct {
 
 func (x *GetStreamRequest) Reset() {
 	*x = GetStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[64]
+	mi := &file_farlog_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6106,7 +6223,7 @@ func (x *GetStreamRequest) String() string {
 func (*GetStreamRequest) ProtoMessage() {}
 
 func (x *GetStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[64]
+	mi := &file_farlog_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6119,7 +6236,7 @@ func (x *GetStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStreamRequest.ProtoReflect.Descriptor instead.
 func (*GetStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{64}
+	return file_farlog_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *GetStreamRequest) GetName() string {
@@ -6138,7 +6255,7 @@ type GetStreamResponse struct {
 
 func (x *GetStreamResponse) Reset() {
 	*x = GetStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[65]
+	mi := &file_farlog_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6150,7 +6267,7 @@ func (x *GetStreamResponse) String() string {
 func (*GetStreamResponse) ProtoMessage() {}
 
 func (x *GetStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[65]
+	mi := &file_farlog_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6163,7 +6280,7 @@ func (x *GetStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStreamResponse.ProtoReflect.Descriptor instead.
 func (*GetStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{65}
+	return file_farlog_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *GetStreamResponse) GetStream() *StreamStatus {
@@ -6195,7 +6312,7 @@ type AcquireWriterRequest struct {
 
 func (x *AcquireWriterRequest) Reset() {
 	*x = AcquireWriterRequest{}
-	mi := &file_farlog_proto_msgTypes[66]
+	mi := &file_farlog_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6207,7 +6324,7 @@ func (x *AcquireWriterRequest) String() string {
 func (*AcquireWriterRequest) ProtoMessage() {}
 
 func (x *AcquireWriterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[66]
+	mi := &file_farlog_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6220,7 +6337,7 @@ func (x *AcquireWriterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireWriterRequest.ProtoReflect.Descriptor instead.
 func (*AcquireWriterRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{66}
+	return file_farlog_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *AcquireWriterRequest) GetStream() string {
@@ -6274,7 +6391,7 @@ type AcquireWriterResponse struct {
 
 func (x *AcquireWriterResponse) Reset() {
 	*x = AcquireWriterResponse{}
-	mi := &file_farlog_proto_msgTypes[67]
+	mi := &file_farlog_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6286,7 +6403,7 @@ func (x *AcquireWriterResponse) String() string {
 func (*AcquireWriterResponse) ProtoMessage() {}
 
 func (x *AcquireWriterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[67]
+	mi := &file_farlog_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6299,7 +6416,7 @@ func (x *AcquireWriterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireWriterResponse.ProtoReflect.Descriptor instead.
 func (*AcquireWriterResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{67}
+	return file_farlog_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *AcquireWriterResponse) GetGrant() *Grant {
@@ -6318,7 +6435,7 @@ type ReportConsumerRequest struct {
 
 func (x *ReportConsumerRequest) Reset() {
 	*x = ReportConsumerRequest{}
-	mi := &file_farlog_proto_msgTypes[68]
+	mi := &file_farlog_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6330,7 +6447,7 @@ func (x *ReportConsumerRequest) String() string {
 func (*ReportConsumerRequest) ProtoMessage() {}
 
 func (x *ReportConsumerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[68]
+	mi := &file_farlog_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6343,7 +6460,7 @@ func (x *ReportConsumerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportConsumerRequest.ProtoReflect.Descriptor instead.
 func (*ReportConsumerRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{68}
+	return file_farlog_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ReportConsumerRequest) GetConsumer() *SlowConsumer {
@@ -6363,7 +6480,7 @@ type ReportConsumerResponse struct {
 
 func (x *ReportConsumerResponse) Reset() {
 	*x = ReportConsumerResponse{}
-	mi := &file_farlog_proto_msgTypes[69]
+	mi := &file_farlog_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6375,7 +6492,7 @@ func (x *ReportConsumerResponse) String() string {
 func (*ReportConsumerResponse) ProtoMessage() {}
 
 func (x *ReportConsumerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[69]
+	mi := &file_farlog_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6388,7 +6505,7 @@ func (x *ReportConsumerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportConsumerResponse.ProtoReflect.Descriptor instead.
 func (*ReportConsumerResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{69}
+	return file_farlog_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ReportConsumerResponse) GetInterval() *durationpb.Duration {
@@ -6419,7 +6536,7 @@ type ExtendWriterRequest struct {
 
 func (x *ExtendWriterRequest) Reset() {
 	*x = ExtendWriterRequest{}
-	mi := &file_farlog_proto_msgTypes[70]
+	mi := &file_farlog_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6431,7 +6548,7 @@ func (x *ExtendWriterRequest) String() string {
 func (*ExtendWriterRequest) ProtoMessage() {}
 
 func (x *ExtendWriterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[70]
+	mi := &file_farlog_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6444,7 +6561,7 @@ func (x *ExtendWriterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendWriterRequest.ProtoReflect.Descriptor instead.
 func (*ExtendWriterRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{70}
+	return file_farlog_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ExtendWriterRequest) GetStream() string {
@@ -6507,7 +6624,7 @@ type ExtendWriterResponse struct {
 
 func (x *ExtendWriterResponse) Reset() {
 	*x = ExtendWriterResponse{}
-	mi := &file_farlog_proto_msgTypes[71]
+	mi := &file_farlog_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6519,7 +6636,7 @@ func (x *ExtendWriterResponse) String() string {
 func (*ExtendWriterResponse) ProtoMessage() {}
 
 func (x *ExtendWriterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[71]
+	mi := &file_farlog_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6532,7 +6649,7 @@ func (x *ExtendWriterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendWriterResponse.ProtoReflect.Descriptor instead.
 func (*ExtendWriterResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{71}
+	return file_farlog_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ExtendWriterResponse) GetMembers() []*ExtendedMember {
@@ -6561,7 +6678,7 @@ type WriterSettings struct {
 
 func (x *WriterSettings) Reset() {
 	*x = WriterSettings{}
-	mi := &file_farlog_proto_msgTypes[72]
+	mi := &file_farlog_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6573,7 +6690,7 @@ func (x *WriterSettings) String() string {
 func (*WriterSettings) ProtoMessage() {}
 
 func (x *WriterSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[72]
+	mi := &file_farlog_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6586,7 +6703,7 @@ func (x *WriterSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriterSettings.ProtoReflect.Descriptor instead.
 func (*WriterSettings) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{72}
+	return file_farlog_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *WriterSettings) GetLevel() Level {
@@ -6621,7 +6738,7 @@ type ExtendedMember struct {
 
 func (x *ExtendedMember) Reset() {
 	*x = ExtendedMember{}
-	mi := &file_farlog_proto_msgTypes[73]
+	mi := &file_farlog_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6633,7 +6750,7 @@ func (x *ExtendedMember) String() string {
 func (*ExtendedMember) ProtoMessage() {}
 
 func (x *ExtendedMember) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[73]
+	mi := &file_farlog_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6646,7 +6763,7 @@ func (x *ExtendedMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendedMember.ProtoReflect.Descriptor instead.
 func (*ExtendedMember) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{73}
+	return file_farlog_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ExtendedMember) GetMember() uint32 {
@@ -6673,7 +6790,7 @@ type CheckWritersRequest struct {
 
 func (x *CheckWritersRequest) Reset() {
 	*x = CheckWritersRequest{}
-	mi := &file_farlog_proto_msgTypes[74]
+	mi := &file_farlog_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6685,7 +6802,7 @@ func (x *CheckWritersRequest) String() string {
 func (*CheckWritersRequest) ProtoMessage() {}
 
 func (x *CheckWritersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[74]
+	mi := &file_farlog_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6698,7 +6815,7 @@ func (x *CheckWritersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckWritersRequest.ProtoReflect.Descriptor instead.
 func (*CheckWritersRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{74}
+	return file_farlog_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *CheckWritersRequest) GetHost() string {
@@ -6730,7 +6847,7 @@ type RunningWriter struct {
 
 func (x *RunningWriter) Reset() {
 	*x = RunningWriter{}
-	mi := &file_farlog_proto_msgTypes[75]
+	mi := &file_farlog_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6742,7 +6859,7 @@ func (x *RunningWriter) String() string {
 func (*RunningWriter) ProtoMessage() {}
 
 func (x *RunningWriter) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[75]
+	mi := &file_farlog_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6755,7 +6872,7 @@ func (x *RunningWriter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunningWriter.ProtoReflect.Descriptor instead.
 func (*RunningWriter) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{75}
+	return file_farlog_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *RunningWriter) GetStream() string {
@@ -6809,7 +6926,7 @@ type CheckWritersResponse struct {
 
 func (x *CheckWritersResponse) Reset() {
 	*x = CheckWritersResponse{}
-	mi := &file_farlog_proto_msgTypes[76]
+	mi := &file_farlog_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6821,7 +6938,7 @@ func (x *CheckWritersResponse) String() string {
 func (*CheckWritersResponse) ProtoMessage() {}
 
 func (x *CheckWritersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[76]
+	mi := &file_farlog_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6834,7 +6951,7 @@ func (x *CheckWritersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckWritersResponse.ProtoReflect.Descriptor instead.
 func (*CheckWritersResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{76}
+	return file_farlog_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *CheckWritersResponse) GetChanged() []uint32 {
@@ -6856,7 +6973,7 @@ type WatchWritersRequest struct {
 
 func (x *WatchWritersRequest) Reset() {
 	*x = WatchWritersRequest{}
-	mi := &file_farlog_proto_msgTypes[77]
+	mi := &file_farlog_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6868,7 +6985,7 @@ func (x *WatchWritersRequest) String() string {
 func (*WatchWritersRequest) ProtoMessage() {}
 
 func (x *WatchWritersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[77]
+	mi := &file_farlog_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6881,7 +6998,7 @@ func (x *WatchWritersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchWritersRequest.ProtoReflect.Descriptor instead.
 func (*WatchWritersRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{77}
+	return file_farlog_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *WatchWritersRequest) GetHost() string {
@@ -6917,7 +7034,7 @@ type WriterState struct {
 
 func (x *WriterState) Reset() {
 	*x = WriterState{}
-	mi := &file_farlog_proto_msgTypes[78]
+	mi := &file_farlog_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6929,7 +7046,7 @@ func (x *WriterState) String() string {
 func (*WriterState) ProtoMessage() {}
 
 func (x *WriterState) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[78]
+	mi := &file_farlog_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6942,7 +7059,7 @@ func (x *WriterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriterState.ProtoReflect.Descriptor instead.
 func (*WriterState) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{78}
+	return file_farlog_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *WriterState) GetStream() string {
@@ -7001,7 +7118,7 @@ type OtherWriter struct {
 
 func (x *OtherWriter) Reset() {
 	*x = OtherWriter{}
-	mi := &file_farlog_proto_msgTypes[79]
+	mi := &file_farlog_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7013,7 +7130,7 @@ func (x *OtherWriter) String() string {
 func (*OtherWriter) ProtoMessage() {}
 
 func (x *OtherWriter) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[79]
+	mi := &file_farlog_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7026,7 +7143,7 @@ func (x *OtherWriter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OtherWriter.ProtoReflect.Descriptor instead.
 func (*OtherWriter) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{79}
+	return file_farlog_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *OtherWriter) GetStream() string {
@@ -7073,7 +7190,7 @@ type WatchWritersResponse struct {
 
 func (x *WatchWritersResponse) Reset() {
 	*x = WatchWritersResponse{}
-	mi := &file_farlog_proto_msgTypes[80]
+	mi := &file_farlog_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7085,7 +7202,7 @@ func (x *WatchWritersResponse) String() string {
 func (*WatchWritersResponse) ProtoMessage() {}
 
 func (x *WatchWritersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[80]
+	mi := &file_farlog_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7098,7 +7215,7 @@ func (x *WatchWritersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchWritersResponse.ProtoReflect.Descriptor instead.
 func (*WatchWritersResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{80}
+	return file_farlog_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *WatchWritersResponse) GetWriters() []*WriterState {
@@ -7143,7 +7260,7 @@ type AcquireReaderRequest struct {
 
 func (x *AcquireReaderRequest) Reset() {
 	*x = AcquireReaderRequest{}
-	mi := &file_farlog_proto_msgTypes[81]
+	mi := &file_farlog_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7155,7 +7272,7 @@ func (x *AcquireReaderRequest) String() string {
 func (*AcquireReaderRequest) ProtoMessage() {}
 
 func (x *AcquireReaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[81]
+	mi := &file_farlog_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7168,7 +7285,7 @@ func (x *AcquireReaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireReaderRequest.ProtoReflect.Descriptor instead.
 func (*AcquireReaderRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{81}
+	return file_farlog_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *AcquireReaderRequest) GetStream() string {
@@ -7208,7 +7325,7 @@ type AcquireReaderResponse struct {
 
 func (x *AcquireReaderResponse) Reset() {
 	*x = AcquireReaderResponse{}
-	mi := &file_farlog_proto_msgTypes[82]
+	mi := &file_farlog_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7220,7 +7337,7 @@ func (x *AcquireReaderResponse) String() string {
 func (*AcquireReaderResponse) ProtoMessage() {}
 
 func (x *AcquireReaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[82]
+	mi := &file_farlog_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7233,7 +7350,7 @@ func (x *AcquireReaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireReaderResponse.ProtoReflect.Descriptor instead.
 func (*AcquireReaderResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{82}
+	return file_farlog_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *AcquireReaderResponse) GetGrant() *Grant {
@@ -7257,7 +7374,7 @@ type RebindStreamRequest struct {
 
 func (x *RebindStreamRequest) Reset() {
 	*x = RebindStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[83]
+	mi := &file_farlog_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7269,7 +7386,7 @@ func (x *RebindStreamRequest) String() string {
 func (*RebindStreamRequest) ProtoMessage() {}
 
 func (x *RebindStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[83]
+	mi := &file_farlog_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7282,7 +7399,7 @@ func (x *RebindStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebindStreamRequest.ProtoReflect.Descriptor instead.
 func (*RebindStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{83}
+	return file_farlog_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *RebindStreamRequest) GetStream() string {
@@ -7325,7 +7442,7 @@ type RebindStreamResponse struct {
 
 func (x *RebindStreamResponse) Reset() {
 	*x = RebindStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[84]
+	mi := &file_farlog_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7337,7 +7454,7 @@ func (x *RebindStreamResponse) String() string {
 func (*RebindStreamResponse) ProtoMessage() {}
 
 func (x *RebindStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[84]
+	mi := &file_farlog_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7350,7 +7467,7 @@ func (x *RebindStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebindStreamResponse.ProtoReflect.Descriptor instead.
 func (*RebindStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{84}
+	return file_farlog_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *RebindStreamResponse) GetAssignment() *Assignment {
@@ -7385,7 +7502,7 @@ type TakeOverStreamRequest struct {
 
 func (x *TakeOverStreamRequest) Reset() {
 	*x = TakeOverStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[85]
+	mi := &file_farlog_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7397,7 +7514,7 @@ func (x *TakeOverStreamRequest) String() string {
 func (*TakeOverStreamRequest) ProtoMessage() {}
 
 func (x *TakeOverStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[85]
+	mi := &file_farlog_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7410,7 +7527,7 @@ func (x *TakeOverStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeOverStreamRequest.ProtoReflect.Descriptor instead.
 func (*TakeOverStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{85}
+	return file_farlog_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *TakeOverStreamRequest) GetStream() string {
@@ -7443,7 +7560,7 @@ type TakeOverStreamResponse struct {
 
 func (x *TakeOverStreamResponse) Reset() {
 	*x = TakeOverStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[86]
+	mi := &file_farlog_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7455,7 +7572,7 @@ func (x *TakeOverStreamResponse) String() string {
 func (*TakeOverStreamResponse) ProtoMessage() {}
 
 func (x *TakeOverStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[86]
+	mi := &file_farlog_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7468,7 +7585,7 @@ func (x *TakeOverStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeOverStreamResponse.ProtoReflect.Descriptor instead.
 func (*TakeOverStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{86}
+	return file_farlog_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *TakeOverStreamResponse) GetEpoch() uint32 {
@@ -7516,7 +7633,7 @@ type CreateRouteRequest struct {
 
 func (x *CreateRouteRequest) Reset() {
 	*x = CreateRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[87]
+	mi := &file_farlog_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7528,7 +7645,7 @@ func (x *CreateRouteRequest) String() string {
 func (*CreateRouteRequest) ProtoMessage() {}
 
 func (x *CreateRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[87]
+	mi := &file_farlog_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7541,7 +7658,7 @@ func (x *CreateRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRouteRequest.ProtoReflect.Descriptor instead.
 func (*CreateRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{87}
+	return file_farlog_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *CreateRouteRequest) GetSpec() *RouteSpec {
@@ -7568,7 +7685,7 @@ type CreateRouteResponse struct {
 
 func (x *CreateRouteResponse) Reset() {
 	*x = CreateRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[88]
+	mi := &file_farlog_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7580,7 +7697,7 @@ func (x *CreateRouteResponse) String() string {
 func (*CreateRouteResponse) ProtoMessage() {}
 
 func (x *CreateRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[88]
+	mi := &file_farlog_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7593,7 +7710,7 @@ func (x *CreateRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRouteResponse.ProtoReflect.Descriptor instead.
 func (*CreateRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{88}
+	return file_farlog_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *CreateRouteResponse) GetRoute() *Route {
@@ -7622,7 +7739,7 @@ type UpdateRouteRequest struct {
 
 func (x *UpdateRouteRequest) Reset() {
 	*x = UpdateRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[89]
+	mi := &file_farlog_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7634,7 +7751,7 @@ func (x *UpdateRouteRequest) String() string {
 func (*UpdateRouteRequest) ProtoMessage() {}
 
 func (x *UpdateRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[89]
+	mi := &file_farlog_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7647,7 +7764,7 @@ func (x *UpdateRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRouteRequest.ProtoReflect.Descriptor instead.
 func (*UpdateRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{89}
+	return file_farlog_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *UpdateRouteRequest) GetSpec() *RouteSpec {
@@ -7682,7 +7799,7 @@ type UpdateRouteResponse struct {
 
 func (x *UpdateRouteResponse) Reset() {
 	*x = UpdateRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[90]
+	mi := &file_farlog_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7694,7 +7811,7 @@ func (x *UpdateRouteResponse) String() string {
 func (*UpdateRouteResponse) ProtoMessage() {}
 
 func (x *UpdateRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[90]
+	mi := &file_farlog_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7707,7 +7824,7 @@ func (x *UpdateRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRouteResponse.ProtoReflect.Descriptor instead.
 func (*UpdateRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{90}
+	return file_farlog_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *UpdateRouteResponse) GetRoute() *Route {
@@ -7736,7 +7853,7 @@ type DeleteRouteRequest struct {
 
 func (x *DeleteRouteRequest) Reset() {
 	*x = DeleteRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[91]
+	mi := &file_farlog_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7748,7 +7865,7 @@ func (x *DeleteRouteRequest) String() string {
 func (*DeleteRouteRequest) ProtoMessage() {}
 
 func (x *DeleteRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[91]
+	mi := &file_farlog_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7761,7 +7878,7 @@ func (x *DeleteRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRouteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{91}
+	return file_farlog_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *DeleteRouteRequest) GetName() string {
@@ -7794,7 +7911,7 @@ type DeleteRouteResponse struct {
 
 func (x *DeleteRouteResponse) Reset() {
 	*x = DeleteRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[92]
+	mi := &file_farlog_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7806,7 +7923,7 @@ func (x *DeleteRouteResponse) String() string {
 func (*DeleteRouteResponse) ProtoMessage() {}
 
 func (x *DeleteRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[92]
+	mi := &file_farlog_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7819,7 +7936,7 @@ func (x *DeleteRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRouteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{92}
+	return file_farlog_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *DeleteRouteResponse) GetRoute() *Route {
@@ -7844,7 +7961,7 @@ type ListRoutesRequest struct {
 
 func (x *ListRoutesRequest) Reset() {
 	*x = ListRoutesRequest{}
-	mi := &file_farlog_proto_msgTypes[93]
+	mi := &file_farlog_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7856,7 +7973,7 @@ func (x *ListRoutesRequest) String() string {
 func (*ListRoutesRequest) ProtoMessage() {}
 
 func (x *ListRoutesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[93]
+	mi := &file_farlog_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7869,7 +7986,7 @@ func (x *ListRoutesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoutesRequest.ProtoReflect.Descriptor instead.
 func (*ListRoutesRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{93}
+	return file_farlog_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ListRoutesRequest) GetPageSize() uint32 {
@@ -7912,7 +8029,7 @@ type ListRoutesResponse struct {
 
 func (x *ListRoutesResponse) Reset() {
 	*x = ListRoutesResponse{}
-	mi := &file_farlog_proto_msgTypes[94]
+	mi := &file_farlog_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7924,7 +8041,7 @@ func (x *ListRoutesResponse) String() string {
 func (*ListRoutesResponse) ProtoMessage() {}
 
 func (x *ListRoutesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[94]
+	mi := &file_farlog_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7937,7 +8054,7 @@ func (x *ListRoutesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoutesResponse.ProtoReflect.Descriptor instead.
 func (*ListRoutesResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{94}
+	return file_farlog_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *ListRoutesResponse) GetRoutes() []*Route {
@@ -7970,7 +8087,7 @@ type GetRouteRequest struct {
 
 func (x *GetRouteRequest) Reset() {
 	*x = GetRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[95]
+	mi := &file_farlog_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7982,7 +8099,7 @@ func (x *GetRouteRequest) String() string {
 func (*GetRouteRequest) ProtoMessage() {}
 
 func (x *GetRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[95]
+	mi := &file_farlog_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7995,7 +8112,7 @@ func (x *GetRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRouteRequest.ProtoReflect.Descriptor instead.
 func (*GetRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{95}
+	return file_farlog_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *GetRouteRequest) GetName() string {
@@ -8015,7 +8132,7 @@ type GetRouteResponse struct {
 
 func (x *GetRouteResponse) Reset() {
 	*x = GetRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[96]
+	mi := &file_farlog_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8027,7 +8144,7 @@ func (x *GetRouteResponse) String() string {
 func (*GetRouteResponse) ProtoMessage() {}
 
 func (x *GetRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[96]
+	mi := &file_farlog_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8040,7 +8157,7 @@ func (x *GetRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRouteResponse.ProtoReflect.Descriptor instead.
 func (*GetRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{96}
+	return file_farlog_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *GetRouteResponse) GetRoute() *Route {
@@ -8068,7 +8185,7 @@ type WatchRoutesRequest struct {
 
 func (x *WatchRoutesRequest) Reset() {
 	*x = WatchRoutesRequest{}
-	mi := &file_farlog_proto_msgTypes[97]
+	mi := &file_farlog_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8080,7 +8197,7 @@ func (x *WatchRoutesRequest) String() string {
 func (*WatchRoutesRequest) ProtoMessage() {}
 
 func (x *WatchRoutesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[97]
+	mi := &file_farlog_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8093,7 +8210,7 @@ func (x *WatchRoutesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRoutesRequest.ProtoReflect.Descriptor instead.
 func (*WatchRoutesRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{97}
+	return file_farlog_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *WatchRoutesRequest) GetRevision() int64 {
@@ -8121,7 +8238,7 @@ type WatchRoutesResponse struct {
 
 func (x *WatchRoutesResponse) Reset() {
 	*x = WatchRoutesResponse{}
-	mi := &file_farlog_proto_msgTypes[98]
+	mi := &file_farlog_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8133,7 +8250,7 @@ func (x *WatchRoutesResponse) String() string {
 func (*WatchRoutesResponse) ProtoMessage() {}
 
 func (x *WatchRoutesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[98]
+	mi := &file_farlog_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8146,7 +8263,7 @@ func (x *WatchRoutesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRoutesResponse.ProtoReflect.Descriptor instead.
 func (*WatchRoutesResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{98}
+	return file_farlog_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *WatchRoutesResponse) GetRevision() int64 {
@@ -8177,7 +8294,7 @@ type AcquireRouteRequest struct {
 
 func (x *AcquireRouteRequest) Reset() {
 	*x = AcquireRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[99]
+	mi := &file_farlog_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8189,7 +8306,7 @@ func (x *AcquireRouteRequest) String() string {
 func (*AcquireRouteRequest) ProtoMessage() {}
 
 func (x *AcquireRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[99]
+	mi := &file_farlog_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8202,7 +8319,7 @@ func (x *AcquireRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireRouteRequest.ProtoReflect.Descriptor instead.
 func (*AcquireRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{99}
+	return file_farlog_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *AcquireRouteRequest) GetRoute() string {
@@ -8254,7 +8371,7 @@ type LegGrant struct {
 
 func (x *LegGrant) Reset() {
 	*x = LegGrant{}
-	mi := &file_farlog_proto_msgTypes[100]
+	mi := &file_farlog_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8266,7 +8383,7 @@ func (x *LegGrant) String() string {
 func (*LegGrant) ProtoMessage() {}
 
 func (x *LegGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[100]
+	mi := &file_farlog_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8279,7 +8396,7 @@ func (x *LegGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LegGrant.ProtoReflect.Descriptor instead.
 func (*LegGrant) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{100}
+	return file_farlog_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *LegGrant) GetStream() string {
@@ -8321,7 +8438,7 @@ type AcquireRouteResponse struct {
 
 func (x *AcquireRouteResponse) Reset() {
 	*x = AcquireRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[101]
+	mi := &file_farlog_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8333,7 +8450,7 @@ func (x *AcquireRouteResponse) String() string {
 func (*AcquireRouteResponse) ProtoMessage() {}
 
 func (x *AcquireRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[101]
+	mi := &file_farlog_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8346,7 +8463,7 @@ func (x *AcquireRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireRouteResponse.ProtoReflect.Descriptor instead.
 func (*AcquireRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{101}
+	return file_farlog_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *AcquireRouteResponse) GetRoute() *Route {
@@ -8386,7 +8503,7 @@ type ReplaceMemberRequest struct {
 
 func (x *ReplaceMemberRequest) Reset() {
 	*x = ReplaceMemberRequest{}
-	mi := &file_farlog_proto_msgTypes[102]
+	mi := &file_farlog_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8398,7 +8515,7 @@ func (x *ReplaceMemberRequest) String() string {
 func (*ReplaceMemberRequest) ProtoMessage() {}
 
 func (x *ReplaceMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[102]
+	mi := &file_farlog_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8411,7 +8528,7 @@ func (x *ReplaceMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplaceMemberRequest.ProtoReflect.Descriptor instead.
 func (*ReplaceMemberRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{102}
+	return file_farlog_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *ReplaceMemberRequest) GetStream() string {
@@ -8463,7 +8580,7 @@ type ReplaceMemberResponse struct {
 
 func (x *ReplaceMemberResponse) Reset() {
 	*x = ReplaceMemberResponse{}
-	mi := &file_farlog_proto_msgTypes[103]
+	mi := &file_farlog_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8475,7 +8592,7 @@ func (x *ReplaceMemberResponse) String() string {
 func (*ReplaceMemberResponse) ProtoMessage() {}
 
 func (x *ReplaceMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[103]
+	mi := &file_farlog_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8488,7 +8605,7 @@ func (x *ReplaceMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplaceMemberResponse.ProtoReflect.Descriptor instead.
 func (*ReplaceMemberResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{103}
+	return file_farlog_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *ReplaceMemberResponse) GetRing() *RingSpec {
@@ -8524,7 +8641,7 @@ type AcceptLossRequest struct {
 
 func (x *AcceptLossRequest) Reset() {
 	*x = AcceptLossRequest{}
-	mi := &file_farlog_proto_msgTypes[104]
+	mi := &file_farlog_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8536,7 +8653,7 @@ func (x *AcceptLossRequest) String() string {
 func (*AcceptLossRequest) ProtoMessage() {}
 
 func (x *AcceptLossRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[104]
+	mi := &file_farlog_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8549,7 +8666,7 @@ func (x *AcceptLossRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptLossRequest.ProtoReflect.Descriptor instead.
 func (*AcceptLossRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{104}
+	return file_farlog_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *AcceptLossRequest) GetStream() string {
@@ -8583,7 +8700,7 @@ type AcceptLossResponse struct {
 
 func (x *AcceptLossResponse) Reset() {
 	*x = AcceptLossResponse{}
-	mi := &file_farlog_proto_msgTypes[105]
+	mi := &file_farlog_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8595,7 +8712,7 @@ func (x *AcceptLossResponse) String() string {
 func (*AcceptLossResponse) ProtoMessage() {}
 
 func (x *AcceptLossResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[105]
+	mi := &file_farlog_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8608,7 +8725,7 @@ func (x *AcceptLossResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptLossResponse.ProtoReflect.Descriptor instead.
 func (*AcceptLossResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{105}
+	return file_farlog_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *AcceptLossResponse) GetMembers() []string {
@@ -8633,7 +8750,7 @@ type ListAgentsRequest struct {
 
 func (x *ListAgentsRequest) Reset() {
 	*x = ListAgentsRequest{}
-	mi := &file_farlog_proto_msgTypes[106]
+	mi := &file_farlog_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8645,7 +8762,7 @@ func (x *ListAgentsRequest) String() string {
 func (*ListAgentsRequest) ProtoMessage() {}
 
 func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[106]
+	mi := &file_farlog_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8658,7 +8775,7 @@ func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsRequest.ProtoReflect.Descriptor instead.
 func (*ListAgentsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{106}
+	return file_farlog_proto_rawDescGZIP(), []int{107}
 }
 
 type ListAgentsResponse struct {
@@ -8673,7 +8790,7 @@ type ListAgentsResponse struct {
 
 func (x *ListAgentsResponse) Reset() {
 	*x = ListAgentsResponse{}
-	mi := &file_farlog_proto_msgTypes[107]
+	mi := &file_farlog_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8685,7 +8802,7 @@ func (x *ListAgentsResponse) String() string {
 func (*ListAgentsResponse) ProtoMessage() {}
 
 func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[107]
+	mi := &file_farlog_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8698,7 +8815,7 @@ func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsResponse.ProtoReflect.Descriptor instead.
 func (*ListAgentsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{107}
+	return file_farlog_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *ListAgentsResponse) GetTargets() []*TargetState {
@@ -8738,7 +8855,7 @@ type WatchRingsRequest struct {
 
 func (x *WatchRingsRequest) Reset() {
 	*x = WatchRingsRequest{}
-	mi := &file_farlog_proto_msgTypes[108]
+	mi := &file_farlog_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8750,7 +8867,7 @@ func (x *WatchRingsRequest) String() string {
 func (*WatchRingsRequest) ProtoMessage() {}
 
 func (x *WatchRingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[108]
+	mi := &file_farlog_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8763,7 +8880,7 @@ func (x *WatchRingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRingsRequest.ProtoReflect.Descriptor instead.
 func (*WatchRingsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{108}
+	return file_farlog_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *WatchRingsRequest) GetAgent() *Agent {
@@ -8788,7 +8905,7 @@ type WatchRingsResponse struct {
 
 func (x *WatchRingsResponse) Reset() {
 	*x = WatchRingsResponse{}
-	mi := &file_farlog_proto_msgTypes[109]
+	mi := &file_farlog_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8800,7 +8917,7 @@ func (x *WatchRingsResponse) String() string {
 func (*WatchRingsResponse) ProtoMessage() {}
 
 func (x *WatchRingsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[109]
+	mi := &file_farlog_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8813,7 +8930,7 @@ func (x *WatchRingsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRingsResponse.ProtoReflect.Descriptor instead.
 func (*WatchRingsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{109}
+	return file_farlog_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *WatchRingsResponse) GetRings() []*RingSpec {
@@ -8855,7 +8972,7 @@ type Unchanged struct {
 
 func (x *Unchanged) Reset() {
 	*x = Unchanged{}
-	mi := &file_farlog_proto_msgTypes[110]
+	mi := &file_farlog_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8867,7 +8984,7 @@ func (x *Unchanged) String() string {
 func (*Unchanged) ProtoMessage() {}
 
 func (x *Unchanged) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[110]
+	mi := &file_farlog_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8880,7 +8997,7 @@ func (x *Unchanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unchanged.ProtoReflect.Descriptor instead.
 func (*Unchanged) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{110}
+	return file_farlog_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *Unchanged) GetAgent() *Agent {
@@ -8907,7 +9024,7 @@ type ReportTargetRequest struct {
 
 func (x *ReportTargetRequest) Reset() {
 	*x = ReportTargetRequest{}
-	mi := &file_farlog_proto_msgTypes[111]
+	mi := &file_farlog_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8919,7 +9036,7 @@ func (x *ReportTargetRequest) String() string {
 func (*ReportTargetRequest) ProtoMessage() {}
 
 func (x *ReportTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[111]
+	mi := &file_farlog_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8932,7 +9049,7 @@ func (x *ReportTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportTargetRequest.ProtoReflect.Descriptor instead.
 func (*ReportTargetRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{111}
+	return file_farlog_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *ReportTargetRequest) GetState() *TargetState {
@@ -8965,7 +9082,7 @@ type ReportTargetResponse struct {
 
 func (x *ReportTargetResponse) Reset() {
 	*x = ReportTargetResponse{}
-	mi := &file_farlog_proto_msgTypes[112]
+	mi := &file_farlog_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8977,7 +9094,7 @@ func (x *ReportTargetResponse) String() string {
 func (*ReportTargetResponse) ProtoMessage() {}
 
 func (x *ReportTargetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[112]
+	mi := &file_farlog_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8990,7 +9107,7 @@ func (x *ReportTargetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportTargetResponse.ProtoReflect.Descriptor instead.
 func (*ReportTargetResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{112}
+	return file_farlog_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *ReportTargetResponse) GetInterval() *durationpb.Duration {
@@ -9031,7 +9148,7 @@ type WatchAssignmentsRequest struct {
 
 func (x *WatchAssignmentsRequest) Reset() {
 	*x = WatchAssignmentsRequest{}
-	mi := &file_farlog_proto_msgTypes[113]
+	mi := &file_farlog_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9043,7 +9160,7 @@ func (x *WatchAssignmentsRequest) String() string {
 func (*WatchAssignmentsRequest) ProtoMessage() {}
 
 func (x *WatchAssignmentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[113]
+	mi := &file_farlog_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9056,7 +9173,7 @@ func (x *WatchAssignmentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAssignmentsRequest.ProtoReflect.Descriptor instead.
 func (*WatchAssignmentsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{113}
+	return file_farlog_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *WatchAssignmentsRequest) GetAgent() *Agent {
@@ -9083,7 +9200,7 @@ type WatchAssignmentsResponse struct {
 
 func (x *WatchAssignmentsResponse) Reset() {
 	*x = WatchAssignmentsResponse{}
-	mi := &file_farlog_proto_msgTypes[114]
+	mi := &file_farlog_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9095,7 +9212,7 @@ func (x *WatchAssignmentsResponse) String() string {
 func (*WatchAssignmentsResponse) ProtoMessage() {}
 
 func (x *WatchAssignmentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[114]
+	mi := &file_farlog_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9108,7 +9225,7 @@ func (x *WatchAssignmentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAssignmentsResponse.ProtoReflect.Descriptor instead.
 func (*WatchAssignmentsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{114}
+	return file_farlog_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *WatchAssignmentsResponse) GetAssignments() []*Assignment {
@@ -9128,7 +9245,7 @@ type ReportDrainRequest struct {
 
 func (x *ReportDrainRequest) Reset() {
 	*x = ReportDrainRequest{}
-	mi := &file_farlog_proto_msgTypes[115]
+	mi := &file_farlog_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9140,7 +9257,7 @@ func (x *ReportDrainRequest) String() string {
 func (*ReportDrainRequest) ProtoMessage() {}
 
 func (x *ReportDrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[115]
+	mi := &file_farlog_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9153,7 +9270,7 @@ func (x *ReportDrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDrainRequest.ProtoReflect.Descriptor instead.
 func (*ReportDrainRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{115}
+	return file_farlog_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *ReportDrainRequest) GetState() *DrainState {
@@ -9182,7 +9299,7 @@ type ReportDrainResponse struct {
 
 func (x *ReportDrainResponse) Reset() {
 	*x = ReportDrainResponse{}
-	mi := &file_farlog_proto_msgTypes[116]
+	mi := &file_farlog_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9194,7 +9311,7 @@ func (x *ReportDrainResponse) String() string {
 func (*ReportDrainResponse) ProtoMessage() {}
 
 func (x *ReportDrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[116]
+	mi := &file_farlog_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9207,7 +9324,7 @@ func (x *ReportDrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDrainResponse.ProtoReflect.Descriptor instead.
 func (*ReportDrainResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{116}
+	return file_farlog_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *ReportDrainResponse) GetInterval() *durationpb.Duration {
@@ -9617,7 +9734,7 @@ const file_farlog_proto_rawDesc = "" +
 	"\bprogress\x18\x02 \x03(\v2\x18.farlog.v1.DrainProgressR\bprogress\x12;\n" +
 	"\vreport_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"reportTime\x12\x1b\n" +
-	"\tstore_dir\x18\x04 \x01(\tR\bstoreDir\"\xb7\x02\n" +
+	"\tstore_dir\x18\x04 \x01(\tR\bstoreDir\"\xe1\x02\n" +
 	"\rDrainProgress\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x1b\n" +
 	"\tring_uuid\x18\x02 \x01(\fR\bringUuid\x12\x1d\n" +
@@ -9633,7 +9750,22 @@ const file_farlog_proto_rawDesc = "" +
 	"\n" +
 	"last_error\x18\t \x01(\tR\tlastError\x12.\n" +
 	"\x06anchor\x18\n" +
-	" \x01(\v2\x16.farlog.v1.StoreAnchorR\x06anchor\"\x8c\x03\n" +
+	" \x01(\v2\x16.farlog.v1.StoreAnchorR\x06anchor\x12(\n" +
+	"\x04base\x18\v \x01(\v2\x14.farlog.v1.StoreBaseR\x04base\"\xc5\x02\n" +
+	"\tStoreBase\x12\x1d\n" +
+	"\n" +
+	"store_uuid\x18\x01 \x01(\fR\tstoreUuid\x12\x18\n" +
+	"\asegment\x18\x02 \x01(\x04R\asegment\x12)\n" +
+	"\x10removed_segments\x18\x03 \x01(\x04R\x0fremovedSegments\x12'\n" +
+	"\x0fremoved_records\x18\x04 \x01(\x04R\x0eremovedRecords\x12\x16\n" +
+	"\x06policy\x18\x05 \x01(\tR\x06policy\x12\x1d\n" +
+	"\n" +
+	"removed_by\x18\x06 \x01(\tR\tremovedBy\x12;\n" +
+	"\vremove_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"removeTime\x12\x1f\n" +
+	"\varchived_at\x18\b \x01(\tR\n" +
+	"archivedAt\x12\x16\n" +
+	"\x06sha256\x18\t \x01(\fR\x06sha256\"\x8c\x03\n" +
 	"\vStoreAnchor\x12\x1d\n" +
 	"\n" +
 	"store_uuid\x18\x01 \x01(\fR\tstoreUuid\x12\x1b\n" +
@@ -10153,7 +10285,7 @@ func file_farlog_proto_rawDescGZIP() []byte {
 }
 
 var file_farlog_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_farlog_proto_msgTypes = make([]protoimpl.MessageInfo, 117)
+var file_farlog_proto_msgTypes = make([]protoimpl.MessageInfo, 118)
 var file_farlog_proto_goTypes = []any{
 	(Level)(0),                       // 0: farlog.v1.Level
 	(Policy)(0),                      // 1: farlog.v1.Policy
@@ -10197,108 +10329,109 @@ var file_farlog_proto_goTypes = []any{
 	(*MediaHealth)(nil),              // 39: farlog.v1.MediaHealth
 	(*DrainState)(nil),               // 40: farlog.v1.DrainState
 	(*DrainProgress)(nil),            // 41: farlog.v1.DrainProgress
-	(*StoreAnchor)(nil),              // 42: farlog.v1.StoreAnchor
-	(*Assignment)(nil),               // 43: farlog.v1.Assignment
-	(*LostStore)(nil),                // 44: farlog.v1.LostStore
-	(*Holder)(nil),                   // 45: farlog.v1.Holder
-	(*Member)(nil),                   // 46: farlog.v1.Member
-	(*Grant)(nil),                    // 47: farlog.v1.Grant
-	(*StreamStatus)(nil),             // 48: farlog.v1.StreamStatus
-	(*Problem)(nil),                  // 49: farlog.v1.Problem
-	(*Problems)(nil),                 // 50: farlog.v1.Problems
-	(*CreateStreamRequest)(nil),      // 51: farlog.v1.CreateStreamRequest
-	(*CreateStreamResponse)(nil),     // 52: farlog.v1.CreateStreamResponse
-	(*UpdateStreamRequest)(nil),      // 53: farlog.v1.UpdateStreamRequest
-	(*UpdateStreamResponse)(nil),     // 54: farlog.v1.UpdateStreamResponse
-	(*DeleteStreamRequest)(nil),      // 55: farlog.v1.DeleteStreamRequest
-	(*DeleteStreamResponse)(nil),     // 56: farlog.v1.DeleteStreamResponse
-	(*ListStreamsRequest)(nil),       // 57: farlog.v1.ListStreamsRequest
-	(*ListStreamsResponse)(nil),      // 58: farlog.v1.ListStreamsResponse
-	(*WatchStreamsRequest)(nil),      // 59: farlog.v1.WatchStreamsRequest
-	(*WatchStreamsResponse)(nil),     // 60: farlog.v1.WatchStreamsResponse
-	(*FieldChange)(nil),              // 61: farlog.v1.FieldChange
-	(*Change)(nil),                   // 62: farlog.v1.Change
-	(*ApplyFabricRequest)(nil),       // 63: farlog.v1.ApplyFabricRequest
-	(*ApplyFabricResponse)(nil),      // 64: farlog.v1.ApplyFabricResponse
-	(*Drift)(nil),                    // 65: farlog.v1.Drift
-	(*BackupRequest)(nil),            // 66: farlog.v1.BackupRequest
-	(*BackupEntry)(nil),              // 67: farlog.v1.BackupEntry
-	(*RestoreResponse)(nil),          // 68: farlog.v1.RestoreResponse
-	(*GetFabricRequest)(nil),         // 69: farlog.v1.GetFabricRequest
-	(*GetFabricResponse)(nil),        // 70: farlog.v1.GetFabricResponse
-	(*GetStreamRequest)(nil),         // 71: farlog.v1.GetStreamRequest
-	(*GetStreamResponse)(nil),        // 72: farlog.v1.GetStreamResponse
-	(*AcquireWriterRequest)(nil),     // 73: farlog.v1.AcquireWriterRequest
-	(*AcquireWriterResponse)(nil),    // 74: farlog.v1.AcquireWriterResponse
-	(*ReportConsumerRequest)(nil),    // 75: farlog.v1.ReportConsumerRequest
-	(*ReportConsumerResponse)(nil),   // 76: farlog.v1.ReportConsumerResponse
-	(*ExtendWriterRequest)(nil),      // 77: farlog.v1.ExtendWriterRequest
-	(*ExtendWriterResponse)(nil),     // 78: farlog.v1.ExtendWriterResponse
-	(*WriterSettings)(nil),           // 79: farlog.v1.WriterSettings
-	(*ExtendedMember)(nil),           // 80: farlog.v1.ExtendedMember
-	(*CheckWritersRequest)(nil),      // 81: farlog.v1.CheckWritersRequest
-	(*RunningWriter)(nil),            // 82: farlog.v1.RunningWriter
-	(*CheckWritersResponse)(nil),     // 83: farlog.v1.CheckWritersResponse
-	(*WatchWritersRequest)(nil),      // 84: farlog.v1.WatchWritersRequest
-	(*WriterState)(nil),              // 85: farlog.v1.WriterState
-	(*OtherWriter)(nil),              // 86: farlog.v1.OtherWriter
-	(*WatchWritersResponse)(nil),     // 87: farlog.v1.WatchWritersResponse
-	(*AcquireReaderRequest)(nil),     // 88: farlog.v1.AcquireReaderRequest
-	(*AcquireReaderResponse)(nil),    // 89: farlog.v1.AcquireReaderResponse
-	(*RebindStreamRequest)(nil),      // 90: farlog.v1.RebindStreamRequest
-	(*RebindStreamResponse)(nil),     // 91: farlog.v1.RebindStreamResponse
-	(*TakeOverStreamRequest)(nil),    // 92: farlog.v1.TakeOverStreamRequest
-	(*TakeOverStreamResponse)(nil),   // 93: farlog.v1.TakeOverStreamResponse
-	(*CreateRouteRequest)(nil),       // 94: farlog.v1.CreateRouteRequest
-	(*CreateRouteResponse)(nil),      // 95: farlog.v1.CreateRouteResponse
-	(*UpdateRouteRequest)(nil),       // 96: farlog.v1.UpdateRouteRequest
-	(*UpdateRouteResponse)(nil),      // 97: farlog.v1.UpdateRouteResponse
-	(*DeleteRouteRequest)(nil),       // 98: farlog.v1.DeleteRouteRequest
-	(*DeleteRouteResponse)(nil),      // 99: farlog.v1.DeleteRouteResponse
-	(*ListRoutesRequest)(nil),        // 100: farlog.v1.ListRoutesRequest
-	(*ListRoutesResponse)(nil),       // 101: farlog.v1.ListRoutesResponse
-	(*GetRouteRequest)(nil),          // 102: farlog.v1.GetRouteRequest
-	(*GetRouteResponse)(nil),         // 103: farlog.v1.GetRouteResponse
-	(*WatchRoutesRequest)(nil),       // 104: farlog.v1.WatchRoutesRequest
-	(*WatchRoutesResponse)(nil),      // 105: farlog.v1.WatchRoutesResponse
-	(*AcquireRouteRequest)(nil),      // 106: farlog.v1.AcquireRouteRequest
-	(*LegGrant)(nil),                 // 107: farlog.v1.LegGrant
-	(*AcquireRouteResponse)(nil),     // 108: farlog.v1.AcquireRouteResponse
-	(*ReplaceMemberRequest)(nil),     // 109: farlog.v1.ReplaceMemberRequest
-	(*ReplaceMemberResponse)(nil),    // 110: farlog.v1.ReplaceMemberResponse
-	(*AcceptLossRequest)(nil),        // 111: farlog.v1.AcceptLossRequest
-	(*AcceptLossResponse)(nil),       // 112: farlog.v1.AcceptLossResponse
-	(*ListAgentsRequest)(nil),        // 113: farlog.v1.ListAgentsRequest
-	(*ListAgentsResponse)(nil),       // 114: farlog.v1.ListAgentsResponse
-	(*WatchRingsRequest)(nil),        // 115: farlog.v1.WatchRingsRequest
-	(*WatchRingsResponse)(nil),       // 116: farlog.v1.WatchRingsResponse
-	(*Unchanged)(nil),                // 117: farlog.v1.Unchanged
-	(*ReportTargetRequest)(nil),      // 118: farlog.v1.ReportTargetRequest
-	(*ReportTargetResponse)(nil),     // 119: farlog.v1.ReportTargetResponse
-	(*WatchAssignmentsRequest)(nil),  // 120: farlog.v1.WatchAssignmentsRequest
-	(*WatchAssignmentsResponse)(nil), // 121: farlog.v1.WatchAssignmentsResponse
-	(*ReportDrainRequest)(nil),       // 122: farlog.v1.ReportDrainRequest
-	(*ReportDrainResponse)(nil),      // 123: farlog.v1.ReportDrainResponse
-	(*durationpb.Duration)(nil),      // 124: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 125: google.protobuf.Timestamp
+	(*StoreBase)(nil),                // 42: farlog.v1.StoreBase
+	(*StoreAnchor)(nil),              // 43: farlog.v1.StoreAnchor
+	(*Assignment)(nil),               // 44: farlog.v1.Assignment
+	(*LostStore)(nil),                // 45: farlog.v1.LostStore
+	(*Holder)(nil),                   // 46: farlog.v1.Holder
+	(*Member)(nil),                   // 47: farlog.v1.Member
+	(*Grant)(nil),                    // 48: farlog.v1.Grant
+	(*StreamStatus)(nil),             // 49: farlog.v1.StreamStatus
+	(*Problem)(nil),                  // 50: farlog.v1.Problem
+	(*Problems)(nil),                 // 51: farlog.v1.Problems
+	(*CreateStreamRequest)(nil),      // 52: farlog.v1.CreateStreamRequest
+	(*CreateStreamResponse)(nil),     // 53: farlog.v1.CreateStreamResponse
+	(*UpdateStreamRequest)(nil),      // 54: farlog.v1.UpdateStreamRequest
+	(*UpdateStreamResponse)(nil),     // 55: farlog.v1.UpdateStreamResponse
+	(*DeleteStreamRequest)(nil),      // 56: farlog.v1.DeleteStreamRequest
+	(*DeleteStreamResponse)(nil),     // 57: farlog.v1.DeleteStreamResponse
+	(*ListStreamsRequest)(nil),       // 58: farlog.v1.ListStreamsRequest
+	(*ListStreamsResponse)(nil),      // 59: farlog.v1.ListStreamsResponse
+	(*WatchStreamsRequest)(nil),      // 60: farlog.v1.WatchStreamsRequest
+	(*WatchStreamsResponse)(nil),     // 61: farlog.v1.WatchStreamsResponse
+	(*FieldChange)(nil),              // 62: farlog.v1.FieldChange
+	(*Change)(nil),                   // 63: farlog.v1.Change
+	(*ApplyFabricRequest)(nil),       // 64: farlog.v1.ApplyFabricRequest
+	(*ApplyFabricResponse)(nil),      // 65: farlog.v1.ApplyFabricResponse
+	(*Drift)(nil),                    // 66: farlog.v1.Drift
+	(*BackupRequest)(nil),            // 67: farlog.v1.BackupRequest
+	(*BackupEntry)(nil),              // 68: farlog.v1.BackupEntry
+	(*RestoreResponse)(nil),          // 69: farlog.v1.RestoreResponse
+	(*GetFabricRequest)(nil),         // 70: farlog.v1.GetFabricRequest
+	(*GetFabricResponse)(nil),        // 71: farlog.v1.GetFabricResponse
+	(*GetStreamRequest)(nil),         // 72: farlog.v1.GetStreamRequest
+	(*GetStreamResponse)(nil),        // 73: farlog.v1.GetStreamResponse
+	(*AcquireWriterRequest)(nil),     // 74: farlog.v1.AcquireWriterRequest
+	(*AcquireWriterResponse)(nil),    // 75: farlog.v1.AcquireWriterResponse
+	(*ReportConsumerRequest)(nil),    // 76: farlog.v1.ReportConsumerRequest
+	(*ReportConsumerResponse)(nil),   // 77: farlog.v1.ReportConsumerResponse
+	(*ExtendWriterRequest)(nil),      // 78: farlog.v1.ExtendWriterRequest
+	(*ExtendWriterResponse)(nil),     // 79: farlog.v1.ExtendWriterResponse
+	(*WriterSettings)(nil),           // 80: farlog.v1.WriterSettings
+	(*ExtendedMember)(nil),           // 81: farlog.v1.ExtendedMember
+	(*CheckWritersRequest)(nil),      // 82: farlog.v1.CheckWritersRequest
+	(*RunningWriter)(nil),            // 83: farlog.v1.RunningWriter
+	(*CheckWritersResponse)(nil),     // 84: farlog.v1.CheckWritersResponse
+	(*WatchWritersRequest)(nil),      // 85: farlog.v1.WatchWritersRequest
+	(*WriterState)(nil),              // 86: farlog.v1.WriterState
+	(*OtherWriter)(nil),              // 87: farlog.v1.OtherWriter
+	(*WatchWritersResponse)(nil),     // 88: farlog.v1.WatchWritersResponse
+	(*AcquireReaderRequest)(nil),     // 89: farlog.v1.AcquireReaderRequest
+	(*AcquireReaderResponse)(nil),    // 90: farlog.v1.AcquireReaderResponse
+	(*RebindStreamRequest)(nil),      // 91: farlog.v1.RebindStreamRequest
+	(*RebindStreamResponse)(nil),     // 92: farlog.v1.RebindStreamResponse
+	(*TakeOverStreamRequest)(nil),    // 93: farlog.v1.TakeOverStreamRequest
+	(*TakeOverStreamResponse)(nil),   // 94: farlog.v1.TakeOverStreamResponse
+	(*CreateRouteRequest)(nil),       // 95: farlog.v1.CreateRouteRequest
+	(*CreateRouteResponse)(nil),      // 96: farlog.v1.CreateRouteResponse
+	(*UpdateRouteRequest)(nil),       // 97: farlog.v1.UpdateRouteRequest
+	(*UpdateRouteResponse)(nil),      // 98: farlog.v1.UpdateRouteResponse
+	(*DeleteRouteRequest)(nil),       // 99: farlog.v1.DeleteRouteRequest
+	(*DeleteRouteResponse)(nil),      // 100: farlog.v1.DeleteRouteResponse
+	(*ListRoutesRequest)(nil),        // 101: farlog.v1.ListRoutesRequest
+	(*ListRoutesResponse)(nil),       // 102: farlog.v1.ListRoutesResponse
+	(*GetRouteRequest)(nil),          // 103: farlog.v1.GetRouteRequest
+	(*GetRouteResponse)(nil),         // 104: farlog.v1.GetRouteResponse
+	(*WatchRoutesRequest)(nil),       // 105: farlog.v1.WatchRoutesRequest
+	(*WatchRoutesResponse)(nil),      // 106: farlog.v1.WatchRoutesResponse
+	(*AcquireRouteRequest)(nil),      // 107: farlog.v1.AcquireRouteRequest
+	(*LegGrant)(nil),                 // 108: farlog.v1.LegGrant
+	(*AcquireRouteResponse)(nil),     // 109: farlog.v1.AcquireRouteResponse
+	(*ReplaceMemberRequest)(nil),     // 110: farlog.v1.ReplaceMemberRequest
+	(*ReplaceMemberResponse)(nil),    // 111: farlog.v1.ReplaceMemberResponse
+	(*AcceptLossRequest)(nil),        // 112: farlog.v1.AcceptLossRequest
+	(*AcceptLossResponse)(nil),       // 113: farlog.v1.AcceptLossResponse
+	(*ListAgentsRequest)(nil),        // 114: farlog.v1.ListAgentsRequest
+	(*ListAgentsResponse)(nil),       // 115: farlog.v1.ListAgentsResponse
+	(*WatchRingsRequest)(nil),        // 116: farlog.v1.WatchRingsRequest
+	(*WatchRingsResponse)(nil),       // 117: farlog.v1.WatchRingsResponse
+	(*Unchanged)(nil),                // 118: farlog.v1.Unchanged
+	(*ReportTargetRequest)(nil),      // 119: farlog.v1.ReportTargetRequest
+	(*ReportTargetResponse)(nil),     // 120: farlog.v1.ReportTargetResponse
+	(*WatchAssignmentsRequest)(nil),  // 121: farlog.v1.WatchAssignmentsRequest
+	(*WatchAssignmentsResponse)(nil), // 122: farlog.v1.WatchAssignmentsResponse
+	(*ReportDrainRequest)(nil),       // 123: farlog.v1.ReportDrainRequest
+	(*ReportDrainResponse)(nil),      // 124: farlog.v1.ReportDrainResponse
+	(*durationpb.Duration)(nil),      // 125: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 126: google.protobuf.Timestamp
 }
 var file_farlog_proto_depIdxs = []int32{
 	0,   // 0: farlog.v1.StreamSpec.level:type_name -> farlog.v1.Level
 	1,   // 1: farlog.v1.StreamSpec.policy:type_name -> farlog.v1.Policy
-	124, // 2: farlog.v1.StreamSpec.deadline:type_name -> google.protobuf.Duration
-	124, // 3: farlog.v1.StreamSpec.latency_limit:type_name -> google.protobuf.Duration
+	125, // 2: farlog.v1.StreamSpec.deadline:type_name -> google.protobuf.Duration
+	125, // 3: farlog.v1.StreamSpec.latency_limit:type_name -> google.protobuf.Duration
 	9,   // 4: farlog.v1.TargetSpec.namespaces:type_name -> farlog.v1.Namespace
 	11,  // 5: farlog.v1.TargetSpec.ports:type_name -> farlog.v1.NamespacePort
 	10,  // 6: farlog.v1.Namespace.hosts:type_name -> farlog.v1.NamespaceHost
 	2,   // 7: farlog.v1.NamespaceHost.auth:type_name -> farlog.v1.Authentication
 	0,   // 8: farlog.v1.RouteLeg.level:type_name -> farlog.v1.Level
 	3,   // 9: farlog.v1.RouteLeg.policy:type_name -> farlog.v1.LegPolicy
-	124, // 10: farlog.v1.RouteLeg.deadline:type_name -> google.protobuf.Duration
+	125, // 10: farlog.v1.RouteLeg.deadline:type_name -> google.protobuf.Duration
 	13,  // 11: farlog.v1.RouteRule.classes:type_name -> farlog.v1.ClassRange
 	14,  // 12: farlog.v1.RouteRule.legs:type_name -> farlog.v1.RouteLeg
 	15,  // 13: farlog.v1.RouteSpec.rules:type_name -> farlog.v1.RouteRule
 	16,  // 14: farlog.v1.Route.spec:type_name -> farlog.v1.RouteSpec
-	125, // 15: farlog.v1.Route.create_time:type_name -> google.protobuf.Timestamp
+	126, // 15: farlog.v1.Route.create_time:type_name -> google.protobuf.Timestamp
 	18,  // 16: farlog.v1.TenantUse.quota:type_name -> farlog.v1.TenantSpec
 	8,   // 17: farlog.v1.Fabric.targets:type_name -> farlog.v1.TargetSpec
 	7,   // 18: farlog.v1.Fabric.streams:type_name -> farlog.v1.StreamSpec
@@ -10306,226 +10439,228 @@ var file_farlog_proto_depIdxs = []int32{
 	18,  // 20: farlog.v1.Fabric.tenants:type_name -> farlog.v1.TenantSpec
 	12,  // 21: farlog.v1.Fabric.drains:type_name -> farlog.v1.DrainSpec
 	7,   // 22: farlog.v1.Stream.spec:type_name -> farlog.v1.StreamSpec
-	125, // 23: farlog.v1.Stream.create_time:type_name -> google.protobuf.Timestamp
+	126, // 23: farlog.v1.Stream.create_time:type_name -> google.protobuf.Timestamp
 	0,   // 24: farlog.v1.Contract.level:type_name -> farlog.v1.Level
-	124, // 25: farlog.v1.Contract.deadline_default:type_name -> google.protobuf.Duration
+	125, // 25: farlog.v1.Contract.deadline_default:type_name -> google.protobuf.Duration
 	21,  // 26: farlog.v1.RingSpec.stream:type_name -> farlog.v1.Stream
 	26,  // 27: farlog.v1.RingSpec.admission:type_name -> farlog.v1.Admission
 	24,  // 28: farlog.v1.RingSpec.replacement:type_name -> farlog.v1.Replacement
 	5,   // 29: farlog.v1.RingSpec.deletion:type_name -> farlog.v1.DeletionStage
-	125, // 30: farlog.v1.Replacement.start_time:type_name -> google.protobuf.Timestamp
+	126, // 30: farlog.v1.Replacement.start_time:type_name -> google.protobuf.Timestamp
 	4,   // 31: farlog.v1.RemoteGrant.role:type_name -> farlog.v1.GrantRole
-	125, // 32: farlog.v1.RemoteGrant.expire_time:type_name -> google.protobuf.Timestamp
+	126, // 32: farlog.v1.RemoteGrant.expire_time:type_name -> google.protobuf.Timestamp
 	25,  // 33: farlog.v1.Admission.grants:type_name -> farlog.v1.RemoteGrant
 	22,  // 34: farlog.v1.RingState.contract:type_name -> farlog.v1.Contract
-	125, // 35: farlog.v1.RingState.observe_time:type_name -> google.protobuf.Timestamp
-	125, // 36: farlog.v1.RingState.epoch_open_time:type_name -> google.protobuf.Timestamp
-	124, // 37: farlog.v1.RingState.lag_age:type_name -> google.protobuf.Duration
-	124, // 38: farlog.v1.RingState.time_to_full:type_name -> google.protobuf.Duration
+	126, // 35: farlog.v1.RingState.observe_time:type_name -> google.protobuf.Timestamp
+	126, // 36: farlog.v1.RingState.epoch_open_time:type_name -> google.protobuf.Timestamp
+	125, // 37: farlog.v1.RingState.lag_age:type_name -> google.protobuf.Duration
+	125, // 38: farlog.v1.RingState.time_to_full:type_name -> google.protobuf.Duration
 	29,  // 39: farlog.v1.RingState.counters:type_name -> farlog.v1.WriterCounters
 	5,   // 40: farlog.v1.Deletion.stage:type_name -> farlog.v1.DeletionStage
-	125, // 41: farlog.v1.Deletion.start_time:type_name -> google.protobuf.Timestamp
-	125, // 42: farlog.v1.Deletion.end_time:type_name -> google.protobuf.Timestamp
+	126, // 41: farlog.v1.Deletion.start_time:type_name -> google.protobuf.Timestamp
+	126, // 42: farlog.v1.Deletion.end_time:type_name -> google.protobuf.Timestamp
 	0,   // 43: farlog.v1.WriterCounters.level:type_name -> farlog.v1.Level
-	124, // 44: farlog.v1.WriterCounters.latency_p50:type_name -> google.protobuf.Duration
-	124, // 45: farlog.v1.WriterCounters.latency_p99:type_name -> google.protobuf.Duration
-	124, // 46: farlog.v1.WriterCounters.latency_p999:type_name -> google.protobuf.Duration
-	124, // 47: farlog.v1.WriterCounters.latency_max:type_name -> google.protobuf.Duration
-	124, // 48: farlog.v1.WriterCounters.stalled_for:type_name -> google.protobuf.Duration
+	125, // 44: farlog.v1.WriterCounters.latency_p50:type_name -> google.protobuf.Duration
+	125, // 45: farlog.v1.WriterCounters.latency_p99:type_name -> google.protobuf.Duration
+	125, // 46: farlog.v1.WriterCounters.latency_p999:type_name -> google.protobuf.Duration
+	125, // 47: farlog.v1.WriterCounters.latency_max:type_name -> google.protobuf.Duration
+	125, // 48: farlog.v1.WriterCounters.stalled_for:type_name -> google.protobuf.Duration
 	36,  // 49: farlog.v1.Agent.regions:type_name -> farlog.v1.Region
-	124, // 50: farlog.v1.NetworkPath.rtt_min:type_name -> google.protobuf.Duration
-	124, // 51: farlog.v1.NetworkPath.rtt_median:type_name -> google.protobuf.Duration
-	125, // 52: farlog.v1.NetworkPath.measure_time:type_name -> google.protobuf.Timestamp
+	125, // 50: farlog.v1.NetworkPath.rtt_min:type_name -> google.protobuf.Duration
+	125, // 51: farlog.v1.NetworkPath.rtt_median:type_name -> google.protobuf.Duration
+	126, // 52: farlog.v1.NetworkPath.measure_time:type_name -> google.protobuf.Timestamp
 	31,  // 53: farlog.v1.HostState.paths:type_name -> farlog.v1.NetworkPath
-	125, // 54: farlog.v1.HostState.report_time:type_name -> google.protobuf.Timestamp
+	126, // 54: farlog.v1.HostState.report_time:type_name -> google.protobuf.Timestamp
 	34,  // 55: farlog.v1.HostState.writers:type_name -> farlog.v1.HostWriter
 	33,  // 56: farlog.v1.HostState.namespaces:type_name -> farlog.v1.NamespaceConnection
-	124, // 57: farlog.v1.HostWriter.stalled_for:type_name -> google.protobuf.Duration
+	125, // 57: farlog.v1.HostWriter.stalled_for:type_name -> google.protobuf.Duration
 	29,  // 58: farlog.v1.HostWriter.counters:type_name -> farlog.v1.WriterCounters
-	45,  // 59: farlog.v1.SlowConsumer.holder:type_name -> farlog.v1.Holder
-	125, // 60: farlog.v1.SlowConsumer.report_time:type_name -> google.protobuf.Timestamp
+	46,  // 59: farlog.v1.SlowConsumer.holder:type_name -> farlog.v1.Holder
+	126, // 60: farlog.v1.SlowConsumer.report_time:type_name -> google.protobuf.Timestamp
 	0,   // 61: farlog.v1.Region.level:type_name -> farlog.v1.Level
 	30,  // 62: farlog.v1.TargetState.agent:type_name -> farlog.v1.Agent
 	27,  // 63: farlog.v1.TargetState.rings:type_name -> farlog.v1.RingState
-	125, // 64: farlog.v1.TargetState.report_time:type_name -> google.protobuf.Timestamp
+	126, // 64: farlog.v1.TargetState.report_time:type_name -> google.protobuf.Timestamp
 	39,  // 65: farlog.v1.TargetState.media:type_name -> farlog.v1.MediaHealth
 	38,  // 66: farlog.v1.TargetState.namespaces:type_name -> farlog.v1.NamespaceState
-	125, // 67: farlog.v1.MediaHealth.read_time:type_name -> google.protobuf.Timestamp
+	126, // 67: farlog.v1.MediaHealth.read_time:type_name -> google.protobuf.Timestamp
 	30,  // 68: farlog.v1.DrainState.agent:type_name -> farlog.v1.Agent
 	41,  // 69: farlog.v1.DrainState.progress:type_name -> farlog.v1.DrainProgress
-	125, // 70: farlog.v1.DrainState.report_time:type_name -> google.protobuf.Timestamp
-	42,  // 71: farlog.v1.DrainProgress.anchor:type_name -> farlog.v1.StoreAnchor
-	125, // 72: farlog.v1.StoreAnchor.anchor_time:type_name -> google.protobuf.Timestamp
-	46,  // 73: farlog.v1.Assignment.members:type_name -> farlog.v1.Member
-	44,  // 74: farlog.v1.Assignment.lost_store:type_name -> farlog.v1.LostStore
-	125, // 75: farlog.v1.LostStore.rebind_time:type_name -> google.protobuf.Timestamp
-	46,  // 76: farlog.v1.Grant.members:type_name -> farlog.v1.Member
-	0,   // 77: farlog.v1.Grant.level:type_name -> farlog.v1.Level
-	1,   // 78: farlog.v1.Grant.policy:type_name -> farlog.v1.Policy
-	124, // 79: farlog.v1.Grant.deadline:type_name -> google.protobuf.Duration
-	45,  // 80: farlog.v1.Grant.holder:type_name -> farlog.v1.Holder
-	125, // 81: farlog.v1.Grant.grant_time:type_name -> google.protobuf.Timestamp
-	79,  // 82: farlog.v1.Grant.running:type_name -> farlog.v1.WriterSettings
-	124, // 83: farlog.v1.Grant.valid_for:type_name -> google.protobuf.Duration
-	125, // 84: farlog.v1.Grant.close_time:type_name -> google.protobuf.Timestamp
-	21,  // 85: farlog.v1.StreamStatus.stream:type_name -> farlog.v1.Stream
-	47,  // 86: farlog.v1.StreamStatus.last_grant:type_name -> farlog.v1.Grant
-	23,  // 87: farlog.v1.StreamStatus.ring_specs:type_name -> farlog.v1.RingSpec
-	27,  // 88: farlog.v1.StreamStatus.rings:type_name -> farlog.v1.RingState
-	43,  // 89: farlog.v1.StreamStatus.assignment:type_name -> farlog.v1.Assignment
-	41,  // 90: farlog.v1.StreamStatus.drain:type_name -> farlog.v1.DrainProgress
-	6,   // 91: farlog.v1.StreamStatus.condition:type_name -> farlog.v1.Condition
-	31,  // 92: farlog.v1.StreamStatus.paths:type_name -> farlog.v1.NetworkPath
-	39,  // 93: farlog.v1.StreamStatus.worn:type_name -> farlog.v1.MediaHealth
-	28,  // 94: farlog.v1.StreamStatus.deletion:type_name -> farlog.v1.Deletion
-	124, // 95: farlog.v1.StreamStatus.stalled_for:type_name -> google.protobuf.Duration
-	35,  // 96: farlog.v1.StreamStatus.slow_consumers:type_name -> farlog.v1.SlowConsumer
-	29,  // 97: farlog.v1.StreamStatus.writer:type_name -> farlog.v1.WriterCounters
-	42,  // 98: farlog.v1.StreamStatus.anchor:type_name -> farlog.v1.StoreAnchor
-	49,  // 99: farlog.v1.Problems.problems:type_name -> farlog.v1.Problem
-	7,   // 100: farlog.v1.CreateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
-	21,  // 101: farlog.v1.CreateStreamResponse.stream:type_name -> farlog.v1.Stream
-	7,   // 102: farlog.v1.UpdateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
-	21,  // 103: farlog.v1.UpdateStreamResponse.stream:type_name -> farlog.v1.Stream
-	61,  // 104: farlog.v1.UpdateStreamResponse.fields:type_name -> farlog.v1.FieldChange
-	28,  // 105: farlog.v1.DeleteStreamResponse.deletion:type_name -> farlog.v1.Deletion
-	6,   // 106: farlog.v1.ListStreamsRequest.conditions:type_name -> farlog.v1.Condition
-	48,  // 107: farlog.v1.ListStreamsResponse.streams:type_name -> farlog.v1.StreamStatus
-	21,  // 108: farlog.v1.WatchStreamsResponse.streams:type_name -> farlog.v1.Stream
-	28,  // 109: farlog.v1.WatchStreamsResponse.deleted:type_name -> farlog.v1.Deletion
-	61,  // 110: farlog.v1.Change.fields:type_name -> farlog.v1.FieldChange
-	20,  // 111: farlog.v1.ApplyFabricRequest.fabric:type_name -> farlog.v1.Fabric
-	62,  // 112: farlog.v1.ApplyFabricResponse.changes:type_name -> farlog.v1.Change
-	65,  // 113: farlog.v1.ApplyFabricResponse.drift:type_name -> farlog.v1.Drift
-	6,   // 114: farlog.v1.Drift.condition:type_name -> farlog.v1.Condition
-	20,  // 115: farlog.v1.GetFabricResponse.fabric:type_name -> farlog.v1.Fabric
-	19,  // 116: farlog.v1.GetFabricResponse.tenants:type_name -> farlog.v1.TenantUse
-	48,  // 117: farlog.v1.GetStreamResponse.stream:type_name -> farlog.v1.StreamStatus
-	45,  // 118: farlog.v1.AcquireWriterRequest.holder:type_name -> farlog.v1.Holder
-	47,  // 119: farlog.v1.AcquireWriterResponse.grant:type_name -> farlog.v1.Grant
-	35,  // 120: farlog.v1.ReportConsumerRequest.consumer:type_name -> farlog.v1.SlowConsumer
-	124, // 121: farlog.v1.ReportConsumerResponse.interval:type_name -> google.protobuf.Duration
-	45,  // 122: farlog.v1.ExtendWriterRequest.holder:type_name -> farlog.v1.Holder
-	79,  // 123: farlog.v1.ExtendWriterRequest.running:type_name -> farlog.v1.WriterSettings
-	80,  // 124: farlog.v1.ExtendWriterResponse.members:type_name -> farlog.v1.ExtendedMember
-	79,  // 125: farlog.v1.ExtendWriterResponse.declared:type_name -> farlog.v1.WriterSettings
-	0,   // 126: farlog.v1.WriterSettings.level:type_name -> farlog.v1.Level
-	1,   // 127: farlog.v1.WriterSettings.policy:type_name -> farlog.v1.Policy
-	124, // 128: farlog.v1.WriterSettings.deadline:type_name -> google.protobuf.Duration
-	46,  // 129: farlog.v1.ExtendedMember.ring:type_name -> farlog.v1.Member
-	82,  // 130: farlog.v1.CheckWritersRequest.writers:type_name -> farlog.v1.RunningWriter
-	79,  // 131: farlog.v1.RunningWriter.running:type_name -> farlog.v1.WriterSettings
-	79,  // 132: farlog.v1.RunningWriter.declared:type_name -> farlog.v1.WriterSettings
-	79,  // 133: farlog.v1.WriterState.declared:type_name -> farlog.v1.WriterSettings
-	79,  // 134: farlog.v1.WriterState.running:type_name -> farlog.v1.WriterSettings
-	0,   // 135: farlog.v1.OtherWriter.level:type_name -> farlog.v1.Level
-	85,  // 136: farlog.v1.WatchWritersResponse.writers:type_name -> farlog.v1.WriterState
-	86,  // 137: farlog.v1.WatchWritersResponse.others:type_name -> farlog.v1.OtherWriter
-	45,  // 138: farlog.v1.AcquireReaderRequest.holder:type_name -> farlog.v1.Holder
-	47,  // 139: farlog.v1.AcquireReaderResponse.grant:type_name -> farlog.v1.Grant
-	43,  // 140: farlog.v1.RebindStreamResponse.assignment:type_name -> farlog.v1.Assignment
-	125, // 141: farlog.v1.TakeOverStreamResponse.confirm_time:type_name -> google.protobuf.Timestamp
-	45,  // 142: farlog.v1.TakeOverStreamResponse.former:type_name -> farlog.v1.Holder
-	16,  // 143: farlog.v1.CreateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
-	17,  // 144: farlog.v1.CreateRouteResponse.route:type_name -> farlog.v1.Route
-	16,  // 145: farlog.v1.UpdateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
-	17,  // 146: farlog.v1.UpdateRouteResponse.route:type_name -> farlog.v1.Route
-	61,  // 147: farlog.v1.UpdateRouteResponse.fields:type_name -> farlog.v1.FieldChange
-	17,  // 148: farlog.v1.DeleteRouteResponse.route:type_name -> farlog.v1.Route
-	17,  // 149: farlog.v1.ListRoutesResponse.routes:type_name -> farlog.v1.Route
-	17,  // 150: farlog.v1.GetRouteResponse.route:type_name -> farlog.v1.Route
-	15,  // 151: farlog.v1.GetRouteResponse.resolved:type_name -> farlog.v1.RouteRule
-	103, // 152: farlog.v1.WatchRoutesResponse.routes:type_name -> farlog.v1.GetRouteResponse
-	45,  // 153: farlog.v1.AcquireRouteRequest.holder:type_name -> farlog.v1.Holder
-	47,  // 154: farlog.v1.LegGrant.grant:type_name -> farlog.v1.Grant
-	17,  // 155: farlog.v1.AcquireRouteResponse.route:type_name -> farlog.v1.Route
-	15,  // 156: farlog.v1.AcquireRouteResponse.resolved:type_name -> farlog.v1.RouteRule
-	107, // 157: farlog.v1.AcquireRouteResponse.legs:type_name -> farlog.v1.LegGrant
-	23,  // 158: farlog.v1.ReplaceMemberResponse.ring:type_name -> farlog.v1.RingSpec
-	37,  // 159: farlog.v1.ListAgentsResponse.targets:type_name -> farlog.v1.TargetState
-	40,  // 160: farlog.v1.ListAgentsResponse.drains:type_name -> farlog.v1.DrainState
-	30,  // 161: farlog.v1.WatchRingsRequest.agent:type_name -> farlog.v1.Agent
-	23,  // 162: farlog.v1.WatchRingsResponse.rings:type_name -> farlog.v1.RingSpec
-	9,   // 163: farlog.v1.WatchRingsResponse.namespaces:type_name -> farlog.v1.Namespace
-	11,  // 164: farlog.v1.WatchRingsResponse.ports:type_name -> farlog.v1.NamespacePort
-	30,  // 165: farlog.v1.Unchanged.agent:type_name -> farlog.v1.Agent
-	37,  // 166: farlog.v1.ReportTargetRequest.state:type_name -> farlog.v1.TargetState
-	117, // 167: farlog.v1.ReportTargetRequest.unchanged:type_name -> farlog.v1.Unchanged
-	124, // 168: farlog.v1.ReportTargetResponse.interval:type_name -> google.protobuf.Duration
-	30,  // 169: farlog.v1.WatchAssignmentsRequest.agent:type_name -> farlog.v1.Agent
-	43,  // 170: farlog.v1.WatchAssignmentsResponse.assignments:type_name -> farlog.v1.Assignment
-	40,  // 171: farlog.v1.ReportDrainRequest.state:type_name -> farlog.v1.DrainState
-	117, // 172: farlog.v1.ReportDrainRequest.unchanged:type_name -> farlog.v1.Unchanged
-	124, // 173: farlog.v1.ReportDrainResponse.interval:type_name -> google.protobuf.Duration
-	51,  // 174: farlog.v1.ControlService.CreateStream:input_type -> farlog.v1.CreateStreamRequest
-	53,  // 175: farlog.v1.ControlService.UpdateStream:input_type -> farlog.v1.UpdateStreamRequest
-	55,  // 176: farlog.v1.ControlService.DeleteStream:input_type -> farlog.v1.DeleteStreamRequest
-	57,  // 177: farlog.v1.ControlService.ListStreams:input_type -> farlog.v1.ListStreamsRequest
-	71,  // 178: farlog.v1.ControlService.GetStream:input_type -> farlog.v1.GetStreamRequest
-	59,  // 179: farlog.v1.ControlService.WatchStreams:input_type -> farlog.v1.WatchStreamsRequest
-	73,  // 180: farlog.v1.ControlService.AcquireWriter:input_type -> farlog.v1.AcquireWriterRequest
-	77,  // 181: farlog.v1.ControlService.ExtendWriter:input_type -> farlog.v1.ExtendWriterRequest
-	81,  // 182: farlog.v1.ControlService.CheckWriters:input_type -> farlog.v1.CheckWritersRequest
-	84,  // 183: farlog.v1.ControlService.WatchWriters:input_type -> farlog.v1.WatchWritersRequest
-	88,  // 184: farlog.v1.ControlService.AcquireReader:input_type -> farlog.v1.AcquireReaderRequest
-	75,  // 185: farlog.v1.ControlService.ReportConsumer:input_type -> farlog.v1.ReportConsumerRequest
-	92,  // 186: farlog.v1.ControlService.TakeOverStream:input_type -> farlog.v1.TakeOverStreamRequest
-	90,  // 187: farlog.v1.ControlService.RebindStream:input_type -> farlog.v1.RebindStreamRequest
-	94,  // 188: farlog.v1.ControlService.CreateRoute:input_type -> farlog.v1.CreateRouteRequest
-	96,  // 189: farlog.v1.ControlService.UpdateRoute:input_type -> farlog.v1.UpdateRouteRequest
-	98,  // 190: farlog.v1.ControlService.DeleteRoute:input_type -> farlog.v1.DeleteRouteRequest
-	100, // 191: farlog.v1.ControlService.ListRoutes:input_type -> farlog.v1.ListRoutesRequest
-	102, // 192: farlog.v1.ControlService.GetRoute:input_type -> farlog.v1.GetRouteRequest
-	104, // 193: farlog.v1.ControlService.WatchRoutes:input_type -> farlog.v1.WatchRoutesRequest
-	106, // 194: farlog.v1.ControlService.AcquireRoute:input_type -> farlog.v1.AcquireRouteRequest
-	109, // 195: farlog.v1.ControlService.ReplaceMember:input_type -> farlog.v1.ReplaceMemberRequest
-	111, // 196: farlog.v1.ControlService.AcceptLoss:input_type -> farlog.v1.AcceptLossRequest
-	113, // 197: farlog.v1.ControlService.ListAgents:input_type -> farlog.v1.ListAgentsRequest
-	63,  // 198: farlog.v1.ControlService.ApplyFabric:input_type -> farlog.v1.ApplyFabricRequest
-	66,  // 199: farlog.v1.ControlService.Backup:input_type -> farlog.v1.BackupRequest
-	67,  // 200: farlog.v1.ControlService.Restore:input_type -> farlog.v1.BackupEntry
-	69,  // 201: farlog.v1.ControlService.GetFabric:input_type -> farlog.v1.GetFabricRequest
-	115, // 202: farlog.v1.TargetService.WatchRings:input_type -> farlog.v1.WatchRingsRequest
-	118, // 203: farlog.v1.TargetService.ReportTarget:input_type -> farlog.v1.ReportTargetRequest
-	120, // 204: farlog.v1.DrainService.WatchAssignments:input_type -> farlog.v1.WatchAssignmentsRequest
-	122, // 205: farlog.v1.DrainService.ReportDrain:input_type -> farlog.v1.ReportDrainRequest
-	52,  // 206: farlog.v1.ControlService.CreateStream:output_type -> farlog.v1.CreateStreamResponse
-	54,  // 207: farlog.v1.ControlService.UpdateStream:output_type -> farlog.v1.UpdateStreamResponse
-	56,  // 208: farlog.v1.ControlService.DeleteStream:output_type -> farlog.v1.DeleteStreamResponse
-	58,  // 209: farlog.v1.ControlService.ListStreams:output_type -> farlog.v1.ListStreamsResponse
-	72,  // 210: farlog.v1.ControlService.GetStream:output_type -> farlog.v1.GetStreamResponse
-	60,  // 211: farlog.v1.ControlService.WatchStreams:output_type -> farlog.v1.WatchStreamsResponse
-	74,  // 212: farlog.v1.ControlService.AcquireWriter:output_type -> farlog.v1.AcquireWriterResponse
-	78,  // 213: farlog.v1.ControlService.ExtendWriter:output_type -> farlog.v1.ExtendWriterResponse
-	83,  // 214: farlog.v1.ControlService.CheckWriters:output_type -> farlog.v1.CheckWritersResponse
-	87,  // 215: farlog.v1.ControlService.WatchWriters:output_type -> farlog.v1.WatchWritersResponse
-	89,  // 216: farlog.v1.ControlService.AcquireReader:output_type -> farlog.v1.AcquireReaderResponse
-	76,  // 217: farlog.v1.ControlService.ReportConsumer:output_type -> farlog.v1.ReportConsumerResponse
-	93,  // 218: farlog.v1.ControlService.TakeOverStream:output_type -> farlog.v1.TakeOverStreamResponse
-	91,  // 219: farlog.v1.ControlService.RebindStream:output_type -> farlog.v1.RebindStreamResponse
-	95,  // 220: farlog.v1.ControlService.CreateRoute:output_type -> farlog.v1.CreateRouteResponse
-	97,  // 221: farlog.v1.ControlService.UpdateRoute:output_type -> farlog.v1.UpdateRouteResponse
-	99,  // 222: farlog.v1.ControlService.DeleteRoute:output_type -> farlog.v1.DeleteRouteResponse
-	101, // 223: farlog.v1.ControlService.ListRoutes:output_type -> farlog.v1.ListRoutesResponse
-	103, // 224: farlog.v1.ControlService.GetRoute:output_type -> farlog.v1.GetRouteResponse
-	105, // 225: farlog.v1.ControlService.WatchRoutes:output_type -> farlog.v1.WatchRoutesResponse
-	108, // 226: farlog.v1.ControlService.AcquireRoute:output_type -> farlog.v1.AcquireRouteResponse
-	110, // 227: farlog.v1.ControlService.ReplaceMember:output_type -> farlog.v1.ReplaceMemberResponse
-	112, // 228: farlog.v1.ControlService.AcceptLoss:output_type -> farlog.v1.AcceptLossResponse
-	114, // 229: farlog.v1.ControlService.ListAgents:output_type -> farlog.v1.ListAgentsResponse
-	64,  // 230: farlog.v1.ControlService.ApplyFabric:output_type -> farlog.v1.ApplyFabricResponse
-	67,  // 231: farlog.v1.ControlService.Backup:output_type -> farlog.v1.BackupEntry
-	68,  // 232: farlog.v1.ControlService.Restore:output_type -> farlog.v1.RestoreResponse
-	70,  // 233: farlog.v1.ControlService.GetFabric:output_type -> farlog.v1.GetFabricResponse
-	116, // 234: farlog.v1.TargetService.WatchRings:output_type -> farlog.v1.WatchRingsResponse
-	119, // 235: farlog.v1.TargetService.ReportTarget:output_type -> farlog.v1.ReportTargetResponse
-	121, // 236: farlog.v1.DrainService.WatchAssignments:output_type -> farlog.v1.WatchAssignmentsResponse
-	123, // 237: farlog.v1.DrainService.ReportDrain:output_type -> farlog.v1.ReportDrainResponse
-	206, // [206:238] is the sub-list for method output_type
-	174, // [174:206] is the sub-list for method input_type
-	174, // [174:174] is the sub-list for extension type_name
-	174, // [174:174] is the sub-list for extension extendee
-	0,   // [0:174] is the sub-list for field type_name
+	126, // 70: farlog.v1.DrainState.report_time:type_name -> google.protobuf.Timestamp
+	43,  // 71: farlog.v1.DrainProgress.anchor:type_name -> farlog.v1.StoreAnchor
+	42,  // 72: farlog.v1.DrainProgress.base:type_name -> farlog.v1.StoreBase
+	126, // 73: farlog.v1.StoreBase.remove_time:type_name -> google.protobuf.Timestamp
+	126, // 74: farlog.v1.StoreAnchor.anchor_time:type_name -> google.protobuf.Timestamp
+	47,  // 75: farlog.v1.Assignment.members:type_name -> farlog.v1.Member
+	45,  // 76: farlog.v1.Assignment.lost_store:type_name -> farlog.v1.LostStore
+	126, // 77: farlog.v1.LostStore.rebind_time:type_name -> google.protobuf.Timestamp
+	47,  // 78: farlog.v1.Grant.members:type_name -> farlog.v1.Member
+	0,   // 79: farlog.v1.Grant.level:type_name -> farlog.v1.Level
+	1,   // 80: farlog.v1.Grant.policy:type_name -> farlog.v1.Policy
+	125, // 81: farlog.v1.Grant.deadline:type_name -> google.protobuf.Duration
+	46,  // 82: farlog.v1.Grant.holder:type_name -> farlog.v1.Holder
+	126, // 83: farlog.v1.Grant.grant_time:type_name -> google.protobuf.Timestamp
+	80,  // 84: farlog.v1.Grant.running:type_name -> farlog.v1.WriterSettings
+	125, // 85: farlog.v1.Grant.valid_for:type_name -> google.protobuf.Duration
+	126, // 86: farlog.v1.Grant.close_time:type_name -> google.protobuf.Timestamp
+	21,  // 87: farlog.v1.StreamStatus.stream:type_name -> farlog.v1.Stream
+	48,  // 88: farlog.v1.StreamStatus.last_grant:type_name -> farlog.v1.Grant
+	23,  // 89: farlog.v1.StreamStatus.ring_specs:type_name -> farlog.v1.RingSpec
+	27,  // 90: farlog.v1.StreamStatus.rings:type_name -> farlog.v1.RingState
+	44,  // 91: farlog.v1.StreamStatus.assignment:type_name -> farlog.v1.Assignment
+	41,  // 92: farlog.v1.StreamStatus.drain:type_name -> farlog.v1.DrainProgress
+	6,   // 93: farlog.v1.StreamStatus.condition:type_name -> farlog.v1.Condition
+	31,  // 94: farlog.v1.StreamStatus.paths:type_name -> farlog.v1.NetworkPath
+	39,  // 95: farlog.v1.StreamStatus.worn:type_name -> farlog.v1.MediaHealth
+	28,  // 96: farlog.v1.StreamStatus.deletion:type_name -> farlog.v1.Deletion
+	125, // 97: farlog.v1.StreamStatus.stalled_for:type_name -> google.protobuf.Duration
+	35,  // 98: farlog.v1.StreamStatus.slow_consumers:type_name -> farlog.v1.SlowConsumer
+	29,  // 99: farlog.v1.StreamStatus.writer:type_name -> farlog.v1.WriterCounters
+	43,  // 100: farlog.v1.StreamStatus.anchor:type_name -> farlog.v1.StoreAnchor
+	50,  // 101: farlog.v1.Problems.problems:type_name -> farlog.v1.Problem
+	7,   // 102: farlog.v1.CreateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
+	21,  // 103: farlog.v1.CreateStreamResponse.stream:type_name -> farlog.v1.Stream
+	7,   // 104: farlog.v1.UpdateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
+	21,  // 105: farlog.v1.UpdateStreamResponse.stream:type_name -> farlog.v1.Stream
+	62,  // 106: farlog.v1.UpdateStreamResponse.fields:type_name -> farlog.v1.FieldChange
+	28,  // 107: farlog.v1.DeleteStreamResponse.deletion:type_name -> farlog.v1.Deletion
+	6,   // 108: farlog.v1.ListStreamsRequest.conditions:type_name -> farlog.v1.Condition
+	49,  // 109: farlog.v1.ListStreamsResponse.streams:type_name -> farlog.v1.StreamStatus
+	21,  // 110: farlog.v1.WatchStreamsResponse.streams:type_name -> farlog.v1.Stream
+	28,  // 111: farlog.v1.WatchStreamsResponse.deleted:type_name -> farlog.v1.Deletion
+	62,  // 112: farlog.v1.Change.fields:type_name -> farlog.v1.FieldChange
+	20,  // 113: farlog.v1.ApplyFabricRequest.fabric:type_name -> farlog.v1.Fabric
+	63,  // 114: farlog.v1.ApplyFabricResponse.changes:type_name -> farlog.v1.Change
+	66,  // 115: farlog.v1.ApplyFabricResponse.drift:type_name -> farlog.v1.Drift
+	6,   // 116: farlog.v1.Drift.condition:type_name -> farlog.v1.Condition
+	20,  // 117: farlog.v1.GetFabricResponse.fabric:type_name -> farlog.v1.Fabric
+	19,  // 118: farlog.v1.GetFabricResponse.tenants:type_name -> farlog.v1.TenantUse
+	49,  // 119: farlog.v1.GetStreamResponse.stream:type_name -> farlog.v1.StreamStatus
+	46,  // 120: farlog.v1.AcquireWriterRequest.holder:type_name -> farlog.v1.Holder
+	48,  // 121: farlog.v1.AcquireWriterResponse.grant:type_name -> farlog.v1.Grant
+	35,  // 122: farlog.v1.ReportConsumerRequest.consumer:type_name -> farlog.v1.SlowConsumer
+	125, // 123: farlog.v1.ReportConsumerResponse.interval:type_name -> google.protobuf.Duration
+	46,  // 124: farlog.v1.ExtendWriterRequest.holder:type_name -> farlog.v1.Holder
+	80,  // 125: farlog.v1.ExtendWriterRequest.running:type_name -> farlog.v1.WriterSettings
+	81,  // 126: farlog.v1.ExtendWriterResponse.members:type_name -> farlog.v1.ExtendedMember
+	80,  // 127: farlog.v1.ExtendWriterResponse.declared:type_name -> farlog.v1.WriterSettings
+	0,   // 128: farlog.v1.WriterSettings.level:type_name -> farlog.v1.Level
+	1,   // 129: farlog.v1.WriterSettings.policy:type_name -> farlog.v1.Policy
+	125, // 130: farlog.v1.WriterSettings.deadline:type_name -> google.protobuf.Duration
+	47,  // 131: farlog.v1.ExtendedMember.ring:type_name -> farlog.v1.Member
+	83,  // 132: farlog.v1.CheckWritersRequest.writers:type_name -> farlog.v1.RunningWriter
+	80,  // 133: farlog.v1.RunningWriter.running:type_name -> farlog.v1.WriterSettings
+	80,  // 134: farlog.v1.RunningWriter.declared:type_name -> farlog.v1.WriterSettings
+	80,  // 135: farlog.v1.WriterState.declared:type_name -> farlog.v1.WriterSettings
+	80,  // 136: farlog.v1.WriterState.running:type_name -> farlog.v1.WriterSettings
+	0,   // 137: farlog.v1.OtherWriter.level:type_name -> farlog.v1.Level
+	86,  // 138: farlog.v1.WatchWritersResponse.writers:type_name -> farlog.v1.WriterState
+	87,  // 139: farlog.v1.WatchWritersResponse.others:type_name -> farlog.v1.OtherWriter
+	46,  // 140: farlog.v1.AcquireReaderRequest.holder:type_name -> farlog.v1.Holder
+	48,  // 141: farlog.v1.AcquireReaderResponse.grant:type_name -> farlog.v1.Grant
+	44,  // 142: farlog.v1.RebindStreamResponse.assignment:type_name -> farlog.v1.Assignment
+	126, // 143: farlog.v1.TakeOverStreamResponse.confirm_time:type_name -> google.protobuf.Timestamp
+	46,  // 144: farlog.v1.TakeOverStreamResponse.former:type_name -> farlog.v1.Holder
+	16,  // 145: farlog.v1.CreateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
+	17,  // 146: farlog.v1.CreateRouteResponse.route:type_name -> farlog.v1.Route
+	16,  // 147: farlog.v1.UpdateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
+	17,  // 148: farlog.v1.UpdateRouteResponse.route:type_name -> farlog.v1.Route
+	62,  // 149: farlog.v1.UpdateRouteResponse.fields:type_name -> farlog.v1.FieldChange
+	17,  // 150: farlog.v1.DeleteRouteResponse.route:type_name -> farlog.v1.Route
+	17,  // 151: farlog.v1.ListRoutesResponse.routes:type_name -> farlog.v1.Route
+	17,  // 152: farlog.v1.GetRouteResponse.route:type_name -> farlog.v1.Route
+	15,  // 153: farlog.v1.GetRouteResponse.resolved:type_name -> farlog.v1.RouteRule
+	104, // 154: farlog.v1.WatchRoutesResponse.routes:type_name -> farlog.v1.GetRouteResponse
+	46,  // 155: farlog.v1.AcquireRouteRequest.holder:type_name -> farlog.v1.Holder
+	48,  // 156: farlog.v1.LegGrant.grant:type_name -> farlog.v1.Grant
+	17,  // 157: farlog.v1.AcquireRouteResponse.route:type_name -> farlog.v1.Route
+	15,  // 158: farlog.v1.AcquireRouteResponse.resolved:type_name -> farlog.v1.RouteRule
+	108, // 159: farlog.v1.AcquireRouteResponse.legs:type_name -> farlog.v1.LegGrant
+	23,  // 160: farlog.v1.ReplaceMemberResponse.ring:type_name -> farlog.v1.RingSpec
+	37,  // 161: farlog.v1.ListAgentsResponse.targets:type_name -> farlog.v1.TargetState
+	40,  // 162: farlog.v1.ListAgentsResponse.drains:type_name -> farlog.v1.DrainState
+	30,  // 163: farlog.v1.WatchRingsRequest.agent:type_name -> farlog.v1.Agent
+	23,  // 164: farlog.v1.WatchRingsResponse.rings:type_name -> farlog.v1.RingSpec
+	9,   // 165: farlog.v1.WatchRingsResponse.namespaces:type_name -> farlog.v1.Namespace
+	11,  // 166: farlog.v1.WatchRingsResponse.ports:type_name -> farlog.v1.NamespacePort
+	30,  // 167: farlog.v1.Unchanged.agent:type_name -> farlog.v1.Agent
+	37,  // 168: farlog.v1.ReportTargetRequest.state:type_name -> farlog.v1.TargetState
+	118, // 169: farlog.v1.ReportTargetRequest.unchanged:type_name -> farlog.v1.Unchanged
+	125, // 170: farlog.v1.ReportTargetResponse.interval:type_name -> google.protobuf.Duration
+	30,  // 171: farlog.v1.WatchAssignmentsRequest.agent:type_name -> farlog.v1.Agent
+	44,  // 172: farlog.v1.WatchAssignmentsResponse.assignments:type_name -> farlog.v1.Assignment
+	40,  // 173: farlog.v1.ReportDrainRequest.state:type_name -> farlog.v1.DrainState
+	118, // 174: farlog.v1.ReportDrainRequest.unchanged:type_name -> farlog.v1.Unchanged
+	125, // 175: farlog.v1.ReportDrainResponse.interval:type_name -> google.protobuf.Duration
+	52,  // 176: farlog.v1.ControlService.CreateStream:input_type -> farlog.v1.CreateStreamRequest
+	54,  // 177: farlog.v1.ControlService.UpdateStream:input_type -> farlog.v1.UpdateStreamRequest
+	56,  // 178: farlog.v1.ControlService.DeleteStream:input_type -> farlog.v1.DeleteStreamRequest
+	58,  // 179: farlog.v1.ControlService.ListStreams:input_type -> farlog.v1.ListStreamsRequest
+	72,  // 180: farlog.v1.ControlService.GetStream:input_type -> farlog.v1.GetStreamRequest
+	60,  // 181: farlog.v1.ControlService.WatchStreams:input_type -> farlog.v1.WatchStreamsRequest
+	74,  // 182: farlog.v1.ControlService.AcquireWriter:input_type -> farlog.v1.AcquireWriterRequest
+	78,  // 183: farlog.v1.ControlService.ExtendWriter:input_type -> farlog.v1.ExtendWriterRequest
+	82,  // 184: farlog.v1.ControlService.CheckWriters:input_type -> farlog.v1.CheckWritersRequest
+	85,  // 185: farlog.v1.ControlService.WatchWriters:input_type -> farlog.v1.WatchWritersRequest
+	89,  // 186: farlog.v1.ControlService.AcquireReader:input_type -> farlog.v1.AcquireReaderRequest
+	76,  // 187: farlog.v1.ControlService.ReportConsumer:input_type -> farlog.v1.ReportConsumerRequest
+	93,  // 188: farlog.v1.ControlService.TakeOverStream:input_type -> farlog.v1.TakeOverStreamRequest
+	91,  // 189: farlog.v1.ControlService.RebindStream:input_type -> farlog.v1.RebindStreamRequest
+	95,  // 190: farlog.v1.ControlService.CreateRoute:input_type -> farlog.v1.CreateRouteRequest
+	97,  // 191: farlog.v1.ControlService.UpdateRoute:input_type -> farlog.v1.UpdateRouteRequest
+	99,  // 192: farlog.v1.ControlService.DeleteRoute:input_type -> farlog.v1.DeleteRouteRequest
+	101, // 193: farlog.v1.ControlService.ListRoutes:input_type -> farlog.v1.ListRoutesRequest
+	103, // 194: farlog.v1.ControlService.GetRoute:input_type -> farlog.v1.GetRouteRequest
+	105, // 195: farlog.v1.ControlService.WatchRoutes:input_type -> farlog.v1.WatchRoutesRequest
+	107, // 196: farlog.v1.ControlService.AcquireRoute:input_type -> farlog.v1.AcquireRouteRequest
+	110, // 197: farlog.v1.ControlService.ReplaceMember:input_type -> farlog.v1.ReplaceMemberRequest
+	112, // 198: farlog.v1.ControlService.AcceptLoss:input_type -> farlog.v1.AcceptLossRequest
+	114, // 199: farlog.v1.ControlService.ListAgents:input_type -> farlog.v1.ListAgentsRequest
+	64,  // 200: farlog.v1.ControlService.ApplyFabric:input_type -> farlog.v1.ApplyFabricRequest
+	67,  // 201: farlog.v1.ControlService.Backup:input_type -> farlog.v1.BackupRequest
+	68,  // 202: farlog.v1.ControlService.Restore:input_type -> farlog.v1.BackupEntry
+	70,  // 203: farlog.v1.ControlService.GetFabric:input_type -> farlog.v1.GetFabricRequest
+	116, // 204: farlog.v1.TargetService.WatchRings:input_type -> farlog.v1.WatchRingsRequest
+	119, // 205: farlog.v1.TargetService.ReportTarget:input_type -> farlog.v1.ReportTargetRequest
+	121, // 206: farlog.v1.DrainService.WatchAssignments:input_type -> farlog.v1.WatchAssignmentsRequest
+	123, // 207: farlog.v1.DrainService.ReportDrain:input_type -> farlog.v1.ReportDrainRequest
+	53,  // 208: farlog.v1.ControlService.CreateStream:output_type -> farlog.v1.CreateStreamResponse
+	55,  // 209: farlog.v1.ControlService.UpdateStream:output_type -> farlog.v1.UpdateStreamResponse
+	57,  // 210: farlog.v1.ControlService.DeleteStream:output_type -> farlog.v1.DeleteStreamResponse
+	59,  // 211: farlog.v1.ControlService.ListStreams:output_type -> farlog.v1.ListStreamsResponse
+	73,  // 212: farlog.v1.ControlService.GetStream:output_type -> farlog.v1.GetStreamResponse
+	61,  // 213: farlog.v1.ControlService.WatchStreams:output_type -> farlog.v1.WatchStreamsResponse
+	75,  // 214: farlog.v1.ControlService.AcquireWriter:output_type -> farlog.v1.AcquireWriterResponse
+	79,  // 215: farlog.v1.ControlService.ExtendWriter:output_type -> farlog.v1.ExtendWriterResponse
+	84,  // 216: farlog.v1.ControlService.CheckWriters:output_type -> farlog.v1.CheckWritersResponse
+	88,  // 217: farlog.v1.ControlService.WatchWriters:output_type -> farlog.v1.WatchWritersResponse
+	90,  // 218: farlog.v1.ControlService.AcquireReader:output_type -> farlog.v1.AcquireReaderResponse
+	77,  // 219: farlog.v1.ControlService.ReportConsumer:output_type -> farlog.v1.ReportConsumerResponse
+	94,  // 220: farlog.v1.ControlService.TakeOverStream:output_type -> farlog.v1.TakeOverStreamResponse
+	92,  // 221: farlog.v1.ControlService.RebindStream:output_type -> farlog.v1.RebindStreamResponse
+	96,  // 222: farlog.v1.ControlService.CreateRoute:output_type -> farlog.v1.CreateRouteResponse
+	98,  // 223: farlog.v1.ControlService.UpdateRoute:output_type -> farlog.v1.UpdateRouteResponse
+	100, // 224: farlog.v1.ControlService.DeleteRoute:output_type -> farlog.v1.DeleteRouteResponse
+	102, // 225: farlog.v1.ControlService.ListRoutes:output_type -> farlog.v1.ListRoutesResponse
+	104, // 226: farlog.v1.ControlService.GetRoute:output_type -> farlog.v1.GetRouteResponse
+	106, // 227: farlog.v1.ControlService.WatchRoutes:output_type -> farlog.v1.WatchRoutesResponse
+	109, // 228: farlog.v1.ControlService.AcquireRoute:output_type -> farlog.v1.AcquireRouteResponse
+	111, // 229: farlog.v1.ControlService.ReplaceMember:output_type -> farlog.v1.ReplaceMemberResponse
+	113, // 230: farlog.v1.ControlService.AcceptLoss:output_type -> farlog.v1.AcceptLossResponse
+	115, // 231: farlog.v1.ControlService.ListAgents:output_type -> farlog.v1.ListAgentsResponse
+	65,  // 232: farlog.v1.ControlService.ApplyFabric:output_type -> farlog.v1.ApplyFabricResponse
+	68,  // 233: farlog.v1.ControlService.Backup:output_type -> farlog.v1.BackupEntry
+	69,  // 234: farlog.v1.ControlService.Restore:output_type -> farlog.v1.RestoreResponse
+	71,  // 235: farlog.v1.ControlService.GetFabric:output_type -> farlog.v1.GetFabricResponse
+	117, // 236: farlog.v1.TargetService.WatchRings:output_type -> farlog.v1.WatchRingsResponse
+	120, // 237: farlog.v1.TargetService.ReportTarget:output_type -> farlog.v1.ReportTargetResponse
+	122, // 238: farlog.v1.DrainService.WatchAssignments:output_type -> farlog.v1.WatchAssignmentsResponse
+	124, // 239: farlog.v1.DrainService.ReportDrain:output_type -> farlog.v1.ReportDrainResponse
+	208, // [208:240] is the sub-list for method output_type
+	176, // [176:208] is the sub-list for method input_type
+	176, // [176:176] is the sub-list for extension type_name
+	176, // [176:176] is the sub-list for extension extendee
+	0,   // [0:176] is the sub-list for field type_name
 }
 
 func init() { file_farlog_proto_init() }
@@ -10539,7 +10674,7 @@ func file_farlog_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_farlog_proto_rawDesc), len(file_farlog_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   117,
+			NumMessages:   118,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

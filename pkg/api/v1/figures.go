@@ -105,5 +105,6 @@ func IsSameDrain(a, b *DrainState) bool {
 
 // IsSameProgress is as IsSameRing.
 func IsSameProgress(a, b *DrainProgress) bool {
-	return a.Stream == b.Stream && bytes.Equal(a.RingUuid, b.RingUuid) && a.LastError == b.LastError
+	return a.Stream == b.Stream && bytes.Equal(a.RingUuid, b.RingUuid) && a.LastError == b.LastError &&
+		proto.Equal(a.Base, b.Base)
 }

@@ -35,6 +35,7 @@ import (
 //	state/drains/<id>                  DrainState, as last reported, without its streams; in bytes
 //	state/drain_streams/<id>/<name>    DrainProgress, as last reported; in bytes
 //	state/hosts/<name>                 HostState, as last measured, but for small differences
+//	state/anchors/<name>               StoreAnchor, the newest; in bytes
 //	state/slow/<name>#<who>            SlowConsumer, under a lease that nobody renews
 //	state/live/targets/<id>            Agent, under the agent's lease
 //	state/live/drains/<id>             Agent, under the agent's lease
@@ -66,7 +67,9 @@ const (
 	KeySeen         = KeyRoot + "state/seen"
 	KeyLeader       = KeyRoot + "leader"
 
-	KeyPastEpochs = "/farlog/past/epochs/" // beside KeyRoot: nobody has to follow it. PastEpochs of a stream, in bytes
+	// Beside KeyRoot: nobody has to follow them.
+	KeyPastEpochs = "/farlog/past/epochs/" // PastEpochs of a stream, in bytes
+	KeyPastBases  = "/farlog/past/bases/"  // SHA-256 of the base manifest of a stream's store that the audit stream has
 )
 
 // Prefixes are those of the keys that a view shows. None begins another one.

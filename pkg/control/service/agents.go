@@ -87,6 +87,9 @@ func (s *Server) ReportDrain(ctx context.Context, request *api.ReportDrainReques
 	if err := s.keepAnchors(ctx, request.State); err != nil {
 		return nil, err
 	}
+	if err := s.recordRemovals(ctx, request.State); err != nil {
+		return nil, err
+	}
 	report, err := report.Keep(ctx, s.reports, &state.DrainKind, agent.Id, request.State)
 	if err == nil {
 		err = s.touch(ctx, access.RoleDrain, agent)

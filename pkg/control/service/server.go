@@ -98,6 +98,7 @@ type Server struct {
 	liveness      *report.Liveness
 	reports       *report.Keeper
 	anchors       *report.Anchors
+	bases         *report.Bases
 	isAnswered    atomic.Bool      // etcd answered the last time it was asked
 	missed        atomic.Int32     // and so often in a row it did not
 	isLeading     atomic.Bool      // this instance reconciles
@@ -124,6 +125,7 @@ func New(config Config) *Server {
 		liveness: report.NewLiveness(config.Client, mirror, config.Lease),
 		reports:  report.NewKeeper(config.Client, mirror, config.IsSole),
 		anchors:  report.NewAnchors(config.Client, mirror, config.IsSole),
+		bases:    report.NewBases(config.Client, mirror),
 		stopping: make(chan struct{}),
 	}
 	s.fabric = fabric.NewStore(config.Client, mirror, s.fresh)

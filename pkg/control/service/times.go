@@ -63,7 +63,7 @@ func areWriterTimesGood(writer *api.WriterCounters) bool {
 
 func areDrainTimesGood(state *api.DrainState) bool {
 	for _, one := range state.GetProgress() {
-		if !areGood(one.GetAnchor().GetAnchorTime()) {
+		if !areGood(one.GetAnchor().GetAnchorTime(), one.GetBase().GetRemoveTime()) {
 			return false
 		}
 	}
