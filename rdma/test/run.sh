@@ -2,8 +2,8 @@
 # run.sh -- builds and runs the tests of the C core. usage: rdma/test/run.sh [part ...]
 #
 # Parts: unit conformance crash sweep far cxx examples install clang mutants verbs asan tsan fuzz. Without an argument
-# all of them. quick: those that make test takes, with a tenth of the runs below, and of the mutants those that unit
-# tests find.
+# all of them. quick [part ...]: with a tenth of the runs below, and of the mutants those that unit tests find; without
+# a part those that make test takes. Two of these may run at once: they build one after the other.
 # How much: CRASHES=n crashes in the full run (100000), BLOCK_CRASHES=n of a ring on blocks (30000), FILE_CRASHES=n of a
 # ring in a file (20000), FAR_CRASHES=n power cuts of a target (400), MUTANT_PROGRAMS=LIST to play only the tests of
 # these programs with mutants, MEMBER_RUNS=n of a stream with several members (10000),
@@ -97,7 +97,8 @@ lines="-Ddebug=false -Dc_args=-g1"
 lightly="-Doptimization=1 $lines"
 
 release() {
-	configure release -Dexamples=true -Dwerror=true $lines && make_targets release all
+	mkdir -p "$build"
+	(flock 9 && configure release -Dexamples=true -Dwerror=true $lines && make_targets release all) 9>"$build/lock"
 }
 
 part_unit() {
@@ -294,21 +295,22 @@ part_install() {
 	fi
 }
 
-parts=${*:-unit clang conformance crash sweep mutants far verbs asan tsan fuzz cxx examples install}
-if [ "$parts" = quick ]; then
-	parts="unit conformance crash sweep mutants far cxx examples install"
+all="unit clang conformance crash sweep mutants far verbs asan tsan fuzz cxx examples install"
+if [ "${1:-}" = quick ]; then
+	shift
+	all="unit conformance crash sweep mutants far cxx examples install"
 	crashes=${CRASHES:-10000}
 	export BLOCK_CRASHES="${BLOCK_CRASHES:-3000}" FILE_CRASHES="${FILE_CRASHES:-2000}" \
 		FAR_CRASHES="${FAR_CRASHES:-40}" MUTANT_PROGRAMS="${MUTANT_PROGRAMS:-unit}"
 	export MEMBER_RUNS="${MEMBER_RUNS:-1000}" ROUTE_RUNS="${ROUTE_RUNS:-40}" SPDLOG_KILLS="${SPDLOG_KILLS:-15}" \
 		PERCENT="${PERCENT:-5}"
 fi
-for part in $parts; do
+for part in ${*:-$all}; do
 	case $part in
 	unit | clang | conformance | crash | sweep | mutants | far | verbs | asan | tsan | fuzz | cxx | examples | \
 		install) "part_$part" ;;
 	*)
-		echo "run.sh: unknown part \"$part\"; expected quick alone, or some of unit, clang, conformance, crash," \
+		echo "run.sh: unknown part \"$part\"; expected [quick] and some of unit, clang, conformance, crash," \
 			"sweep, mutants, far, verbs, asan, tsan, fuzz, cxx, examples, install" >&2
 		exit 2
 		;;
