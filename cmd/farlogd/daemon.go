@@ -85,7 +85,7 @@ func newDaemon(s *settings, stdout, stderr io.Writer) *daemon {
 func (d *daemon) run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, d.close()) }()
 	for _, step := range []func() error{
-		checkAddressSpace, d.ready.clear,
+		checkAddressSpace, guardMappings, d.ready.clear,
 		d.listenMetrics, d.listenControl, // a start that a taken port ends leaves no directory behind
 		d.chooseSecurity, d.readNVMeT,
 		func() error { return makeDataDir(d.settings.dataDir) },

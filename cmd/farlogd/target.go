@@ -16,6 +16,9 @@ import (
 	"github.com/farlog/farlog/pkg/target"
 )
 
+// guardMappings has a ring whose media fails a read fail alone, and not the process with it.
+func guardMappings() error { return farlog.GuardMappings() }
+
 func (d *daemon) openTarget(context.Context) error {
 	d.nvmet.KeepRings(target.Rings{})
 	conn, err := d.dial(identity.KindTarget)

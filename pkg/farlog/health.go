@@ -25,6 +25,17 @@ func DeviceHealth(path string) ([]byte, error) {
 	return C.GoBytes(unsafe.Pointer(page), C.FARLOG_HEALTH_LEN), nil
 }
 
+// GuardMappings makes a page of a mem: ring that its media does not give an error, ErrIO, of the calls on that ring,
+// which would end the process by SIGBUS otherwise. It installs a handler of SIGBUS for the whole process, and is called
+// once, before rings are opened.
+//
+// Implements: int farlog_guard_mappings(struct farlog_error *)
+func GuardMappings() error {
+	return coldCall("", func(_ *C.char, failure *C.struct_farlog_error) C.int {
+		return C.farlog_guard_mappings(failure)
+	})
+}
+
 // DeviceContents names what is on a block device, or in a file, that has no ring: a file system, a partition table, or
 // bytes that are not zero; "" is nothing. Errors: ErrIO.
 //

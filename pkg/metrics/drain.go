@@ -65,8 +65,13 @@ var (
 	drainUnconfirmed = desc("drain", "unconfirmed_bytes", "Bytes in a stream's rings that fewer members have than "+
 		"an acknowledgement needs, while no member is down: in flight, or left by a writer that died; then the "+
 		"next writer keeps or drops them.", "stream")
-	drainFailing = desc("drain", "failing", "1 while the drain cannot write to its store and retries.", "stream")
-	drainGap     = desc("drain", "gap", "1 while the drain is blocked before missing records: an acknowledged "+
+	drainFailing = desc(
+		"drain",
+		"failing",
+		"1 while the drain cannot read its ring or write to its store, and retries.",
+		"stream",
+	)
+	drainGap = desc("drain", "gap", "1 while the drain is blocked before missing records: an acknowledged "+
 		"record is unreadable, or the store has less than the ring has released.", "stream")
 	drainLacks = desc("drain", "segment_missing", "1 while the drain is blocked because a segment or manifest of the "+
 		"stream is not in the store any more.", "stream")

@@ -1,4 +1,5 @@
-/* health.h -- what an NVMe device says of its own health, and what a device holds. On top of farlog.h. */
+/* health.h -- what an NVMe device says of its own health, what a device holds, and what becomes of a page that it does
+ * not give. On top of farlog.h. */
 #ifndef FARLOG_HEALTH_H
 #define FARLOG_HEALTH_H
 
@@ -23,6 +24,14 @@ FARLOG_API int farlog_device_health(const char *path, uint8_t *page, struct farl
  * blocks while the device is read. */
 FARLOG_API int farlog_device_contents(
 	const char *path, char *text, size_t size, struct farlog_error *error) FARLOG_MUST_CHECK;
+
+/* farlog_guard_mappings -- from now on a page of a mem: ring that its media does not give (the disk fails the read, the
+ * file was cut off, the memory is bad) makes the calls on that ring fail with IO, until it is opened again, instead of
+ * ending the process by SIGBUS. For the whole process: a handler of SIGBUS, which gives what is not farlog's to the
+ * handler that was there before. Call it before rings are opened: those opened before are not guarded; and again after
+ * another handler of SIGBUS was set. Errors: IO.
+ * Any thread; does not block. */
+FARLOG_API int farlog_guard_mappings(struct farlog_error *error) FARLOG_MUST_CHECK;
 
 #ifdef __cplusplus
 }

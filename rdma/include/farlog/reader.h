@@ -52,7 +52,7 @@ FARLOG_API uint64_t farlog_reader_reads(const farlog_reader *reader);
  * needs). CORRUPT: the record at batch->first_lsn is unreadable although later ones are there. OVERRUN (not for a
  * drain): reopen at the head. Of a ring on another host, where the call blocks for the network, also IO: what did not
  * come, try again; HELD, for good: another drain has taken the place of this one, or another client has come with the
- * token of its grant. */
+ * token of its grant. IO of a ring on this host, after farlog_guard_mappings: its media lost a page; open it again. */
 FARLOG_API int farlog_reader_read(
 	farlog_reader *reader, void *buf, size_t buf_len, struct farlog_batch *batch) FARLOG_MUST_CHECK;
 

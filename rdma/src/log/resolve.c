@@ -142,7 +142,7 @@ int writer_resolve_inherited(const struct farlog_writer *writer, struct resolve_
 
 		if (walk.lsn > position->lsn ||
 			record_check(&writer->identity, &walk, data + off, writer->identity.capacity - off, &found) != RECORD_VALID)
-			return FARLOG_NOT_FOUND;
+			return region_has_lost_page(writer->region) ? FARLOG_UNKNOWN : FARLOG_NOT_FOUND;
 		if (walk.lsn == position->lsn)
 			break;
 		record_advance(&walk, &found);

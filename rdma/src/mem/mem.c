@@ -13,6 +13,7 @@
 
 #include "base/err.h"
 #include "mem/mem_region.h"
+#include "region/directory.h"
 #include "region/disk_space.h"
 #include "region/role_lock.h"
 #include "ring/layout.h"
@@ -38,6 +39,8 @@ static int mem_persist(struct region *region, const struct region_span *spans, u
 {
 	(void)spans, (void)span_count;
 	persist_fence();
+	if (region_has_lost_page(region))
+		return FARLOG_IO;
 	atomic_store_relaxed(&region->tag_done, tag);
 	return FARLOG_OK;
 }
@@ -55,6 +58,8 @@ static int bar_persist(struct region *region, const struct region_span *spans, u
 {
 	(void)spans, (void)span_count;
 	read_back(region);
+	if (region_has_lost_page(region))
+		return FARLOG_IO;
 	atomic_store_relaxed(&region->tag_done, tag);
 	return FARLOG_OK;
 }
@@ -73,7 +78,7 @@ static int mem_flush(struct region *region, uint64_t off, uint64_t len)
 		persist_range(mem->bytes + off, len);
 	if (mem->region.contract.is_read_back)
 		read_back(region);
-	return FARLOG_OK;
+	return region_has_lost_page(region) ? FARLOG_IO : FARLOG_OK;
 }
 
 static void mem_seal(struct region *region)
@@ -87,7 +92,27 @@ static void mem_seal(struct region *region)
 static int mem_read(struct region *region, uint64_t off, void *dst, size_t len)
 {
 	memcpy(dst, mem_of(region)->bytes + off, len);
-	return FARLOG_OK;
+	return region_has_lost_page(region) ? FARLOG_IO : FARLOG_OK;
+}
+
+/* mem_fetch -- the bytes are here, if their pages can be read. */
+static int mem_fetch(struct region *region, uint64_t off, uint64_t len)
+{
+	uint64_t end = off + len;
+
+	for (uint64_t at = off & ~(uint64_t)7; at < end; at = (at / MEM_PAGE_LEN + 1) * MEM_PAGE_LEN)
+		(void)region_load_word(region, at);
+	return region_has_lost_page(region) ? FARLOG_IO : FARLOG_OK;
+}
+
+static int mem_fetch_directory(struct region *region)
+{
+	const struct region_mem *mem = mem_of(region);
+
+	region->directory_copy = mem->map;
+	for (uint64_t off = 0; off < DIRECTORY_TAILS_OFF && off < mem->map_len; off += MEM_PAGE_LEN)
+		(void)atomic_load_relaxed((const uint64_t *)(mem->map + off));
+	return region_has_lost_page(region) ? FARLOG_IO : FARLOG_OK;
 }
 
 static void mem_store_word(struct region *region, uint64_t off, uint64_t value)
@@ -202,6 +227,7 @@ static void mem_close(struct region *region)
 
 	name_watch_stop(&mem->watch);
 	msync_stop(mem);
+	map_guard_remove(&mem->guard);
 	if (mem->map != NULL)
 		munmap(mem->map, mem->map_len);
 	if (mem->fd >= 0)
@@ -238,7 +264,7 @@ static int mem_unlink(const struct region *region, const char *path)
 		 .flush = flush_op, \
 		 .seal = mem_seal, \
 		 .read = mem_read, \
-		 .fetch = region_default_fetch, \
+		 .fetch = mem_fetch, \
 		 .prefetch = region_default_prefetch, \
 		 .refresh_words = region_default_refresh_words, \
 		 .store_word = mem_store_word, \
@@ -247,12 +273,23 @@ static int mem_unlink(const struct region *region, const char *path)
 		 .drop_pages = mem_drop_pages}, \
 		.fence = REGION_LOCKS(mem_lock, mem_unlock, mem_is_locked), \
 		.members = REGION_SINGLE, \
-		.block = REGION_BYTES(mem_narrow, mem_unlink), \
+		.block = {.narrow = mem_narrow, \
+			.fetch_directory = mem_fetch_directory, \
+			.store_directory = region_default_store_directory, \
+			.zero = region_default_zero, \
+			.name_foreign = region_default_name_foreign, \
+			.unlink = mem_unlink}, \
 		.close = mem_close}
 
 static const struct region_ops mem_ops = MEM_OPS(mem_persist, mem_poll, region_default_wait, mem_flush);
 static const struct region_ops bar_ops = MEM_OPS(bar_persist, mem_poll, region_default_wait, mem_flush);
 static const struct region_ops msync_ops = MEM_OPS(msync_persist, msync_poll, msync_wait, msync_flush);
+
+void region_mem_end_on_lost_page(struct region *region)
+{
+	if (region->ops == &mem_ops || region->ops == &bar_ops)
+		map_guard_remove(&mem_of(region)->guard);
+}
 
 /* set_missing_error -- os_errno is for programs; the text names the failure already. */
 static int set_missing_error(const char *text, const struct uri *uri, struct farlog_error *error)
@@ -315,6 +352,7 @@ static int map_region(const char *text, struct region_mem *mem, enum region_acce
 	contract->size_bytes = size;
 	mem->bytes = mem->map;
 	mem->region.base = mem->map;
+	map_guard_add(&mem->guard, mem->map, size, &mem->region.has_lost_page);
 	return FARLOG_OK;
 }
 

@@ -37,4 +37,10 @@ int region_mem_from_fd(const char *text, int fd, const char *name, const struct 
 int region_mem_open(const char *text, const struct uri *uri, const struct region_options *options,
 	struct region **region, struct farlog_error *error) FARLOG_MUST_CHECK;
 
+/* region_mem_end_on_lost_page -- a page that the media does not give ends the process, also after
+ * farlog_guard_mappings: of a region to which a network library stores, and acknowledges without a flush of this
+ * region. What it stores into zeros in the place of the page would be lost. Does nothing to a file, whose
+ * acknowledgements wait for msync, and to regions of other kinds. */
+void region_mem_end_on_lost_page(struct region *region);
+
 #endif

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "mem/map_guard.h"
 #include "mem/persist.h"
 #include "mem/watch.h"
 #include "region/region.h"
@@ -34,6 +35,7 @@ struct region_mem {
 	int fd;
 	bool has_name;           /* the file had a path when it was opened; false: opened by descriptor */
 	struct name_watch watch; /* of a writer */
+	struct map_guard guard;
 	persist_copy_fn copy;
 	persist_gather_fn gather;
 	struct msync_helper helper;

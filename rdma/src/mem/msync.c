@@ -57,21 +57,22 @@ static void *msync_loop(void *context)
 	}
 }
 
-/* has_msync_failed -- and sets errno as if this thread had called msync. */
-static bool has_msync_failed(struct msync_helper *helper)
+/* has_msync_failed -- and sets errno as if this thread had called msync. A page of zeros in the place of one that was
+ * lost is no part of the file: msync succeeds there. */
+static bool has_msync_failed(const struct region_mem *mem)
 {
-	uint64_t failure = atomic_load_acquire(&helper->failure);
+	uint64_t failure = atomic_load_acquire(&mem->helper.failure);
 
 	if (failure != 0)
 		errno = (int)failure;
-	return failure != 0;
+	return failure != 0 || region_has_lost_page(&mem->region);
 }
 
 int msync_persist(struct region *region, const struct region_span *spans, unsigned span_count, uint64_t tag)
 {
 	struct msync_helper *helper = &mem_of(region)->helper;
 
-	if (has_msync_failed(helper))
+	if (has_msync_failed(mem_of(region)))
 		return FARLOG_IO;
 	memcpy(helper->spans, spans, span_count * sizeof(spans[0]));
 	helper->span_count = span_count;
@@ -85,7 +86,7 @@ int msync_poll(struct region *region)
 	struct msync_helper *helper = &mem_of(region)->helper;
 	uint64_t done = atomic_load_acquire(&helper->done);
 
-	if (has_msync_failed(helper))
+	if (has_msync_failed(mem_of(region)))
 		return FARLOG_IO;
 	atomic_store_relaxed(&region->tag_done, done);
 	return FARLOG_OK;
@@ -108,7 +109,7 @@ int msync_flush(struct region *region, uint64_t off, uint64_t len)
 
 	for (uint64_t page = off & ~(uint64_t)(MEM_PAGE_LEN - 1); page < off + len; page += MEM_PAGE_LEN)
 		__atomic_fetch_or((uint64_t *)(mem->bytes + page), 0, __ATOMIC_RELAXED);
-	return msync_span(mem, off, len) == 0 ? FARLOG_OK : FARLOG_IO;
+	return msync_span(mem, off, len) == 0 && !region_has_lost_page(region) ? FARLOG_OK : FARLOG_IO;
 }
 
 int msync_start(const char *text, struct region_mem *mem, struct farlog_error *error)

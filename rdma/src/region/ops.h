@@ -68,7 +68,7 @@ struct region_data_ops {
 	void (*push)(struct region *region);
 	int (*flush)(struct region *region, uint64_t off, uint64_t len) FARLOG_MUST_CHECK;
 	void (*seal)(struct region *region);
-	/* OK or IO; only a remote region can fail. Blocks for the network there. */
+	/* OK or IO. Blocks for the network where the region is remote. */
 	int (*read)(struct region *region, uint64_t off, void *dst, size_t len) FARLOG_MUST_CHECK;
 	/* Copy these bytes from a remote region into `base`: for a remote drain or reader the header only. OK, also where
 	 * base is the region itself; IO. Blocks for the network. */

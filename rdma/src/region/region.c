@@ -113,6 +113,10 @@ int region_set_error(
 {
 	if (result == FARLOG_NO_MEMORY)
 		return error_set(error, result, ENOMEM, "%s \"%s\"", what, uri);
+	if (region_has_lost_page(region))
+		return error_set(error, result, EIO,
+			"%s \"%s\": a page of it cannot be read; check its disk or memory, and the kernel's log (dmesg)", what,
+			uri);
 	if (region->last_error == NULL)
 		return error_set(error, result, errno, "%s \"%s\"", what, uri);
 	return error_set(error, result, 0, "%s \"%s\": %s", what, uri,

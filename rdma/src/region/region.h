@@ -13,6 +13,7 @@
 #ifndef FARLOG_REGION_H
 #define FARLOG_REGION_H
 
+#include <errno.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -75,6 +76,8 @@ struct region {
 	 * must call gather */
 	uint8_t *built;
 	uint64_t fence_copy; /* with is_load_slow: the fence word as the last persist read it back */
+	/* a page could not be read, and zeros are in its place (mem/map_guard.h): each operation fails. Atomic */
+	uint64_t has_lost_page;
 	/* the device was removed; a device that appears under its name must be opened again. Atomic */
 	uint64_t is_removed;
 	bool is_claimed;      /* the device itself fences a writer, and its successor reports where the log ended */
@@ -183,6 +186,17 @@ const char *region_kind_name(uint32_t kind);
 FARLOG_MUST_CHECK static inline int region_fetch(struct region *region, uint64_t off, uint64_t len)
 {
 	return region->ops->data.fetch(region, off, len);
+}
+
+/* region_has_lost_page -- asked after bytes of `base` were read or written: true, they may be zeros instead of what the
+ * media hold; sets errno. */
+static inline bool region_has_lost_page(const struct region *region)
+{
+	bool has_lost = atomic_load_relaxed(&region->has_lost_page) != 0;
+
+	if (__builtin_expect(has_lost, false))
+		errno = EIO;
+	return has_lost;
 }
 
 /* region_is_done -- is the last persist, which has this tag, complete? Does not poll. */

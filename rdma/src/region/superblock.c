@@ -113,6 +113,10 @@ int superblock_load(
 		if (best == NULL || seen[i].generation > best->generation)
 			best = &seen[i];
 	}
+	(void)region_load_word(
+		region, LAYOUT_FENCE_OFF); /* whoever loads the superblock goes on to the page of the heads */
+	if (region_has_lost_page(region))
+		return region_set_error(region, FARLOG_IO, "read the header of ring", uri, error);
 	if (best == NULL)
 		return set_load_error(region, uri, seen, error);
 	if ((best->block_len != 0) != (region->caps.commit_len != 0))
@@ -131,7 +135,7 @@ bool superblock_is_zero(const struct region *region)
 	for (uint64_t off = 0; off < LAYOUT_DATA_OFF; off += 8)
 		if (region_load_word(region, off) != 0)
 			return false;
-	return true;
+	return !region_has_lost_page(region);
 }
 
 bool superblock_checksums(const struct region *region, uint32_t marks[2])

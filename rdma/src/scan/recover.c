@@ -127,7 +127,7 @@ int recover_scan(
 			scan->oldest_ts_ns = found.ts_ns;
 		scan->newest_ts_ns = found.ts_ns;
 	}
-	return result;
+	return result == FARLOG_OK && region_has_lost_page(region) ? FARLOG_IO : result;
 }
 
 uint64_t recover_acknowledged_lsn(
@@ -183,5 +183,5 @@ int recover_orphans(struct region *region, const struct superblock *superblock, 
 		is_behind_commit |= header.epoch == superblock->writer_epoch && ends_commit(&identity, lsn, &found);
 		lsn += found.extent;
 	}
-	return FARLOG_OK;
+	return region_has_lost_page(region) ? FARLOG_IO : FARLOG_OK;
 }

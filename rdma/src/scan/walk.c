@@ -36,7 +36,7 @@ int walk_check(
 
 	if (!walk->region->caps.needs_fetch) {
 		*verdict = record_check(walk->identity, cursor, walk->region->base + LAYOUT_DATA_OFF + off, left, found);
-		return FARLOG_OK;
+		return region_has_lost_page(walk->region) ? FARLOG_IO : FARLOG_OK;
 	}
 	for (;;) {
 		uint64_t skipped = cursor->lsn - walk->lsn;

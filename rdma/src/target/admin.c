@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "base/thread.h"
 #include "farlog/takeover.h"
+#include "mem/mem.h"
 #include "region/superblock.h"
 #include "target/attest.h"
 #include "target/target.h"
@@ -119,6 +120,7 @@ static int open_ring(struct target_ring *ring, const char *region_uri, struct fa
 	if (result != FARLOG_OK)
 		return result;
 	memcpy(ring->ring_uuid, superblock.ring_uuid, sizeof(ring->ring_uuid));
+	region_mem_end_on_lost_page(ring->region);
 	ring->bytes = (uint8_t *)(uintptr_t)ring->region->base; /* mapped for writing: the region was asked for so */
 	ring->region->ops->data.populate(ring->region);
 	return FARLOG_OK;
