@@ -31,7 +31,7 @@ func streamOf(path string) (string, bool) {
 		return "", false
 	}
 	name, err := url.PathUnescape(escaped)
-	return name, err == nil
+	return name, err == nil && name != ""
 }
 
 // found lists the ring files of the directory. A directory that cannot be read has none: the rings that are wanted then

@@ -90,6 +90,7 @@ type Target struct {
 
 	flushes     flushes     // of the goroutine that looks
 	denials     denials     // of the same
+	troubles    troubles    // of the same
 	isConnected atomic.Bool // the last report reached the control plane
 
 	now    func() time.Time
@@ -244,8 +245,11 @@ func (t *Target) observe() {
 			t.remote.setWanted(spec, ring.State.Uri, ring.State.RingUuid)
 		}
 		t.remote.describe(ring.State)
+		if !t.isUnmade(spec) { // which is logged already
+			t.troubles.logNew(ring.State, t.config.Logger, t.now())
+		}
 		t.flushes.describe(ring.State, t.remote.flushCounters(ring.State.Stream), t.config.Logger)
-		t.denials.logNew(ring.State.Stream, ring.State.Uri, t.remote.counters(ring.State.Stream), t.config.Logger)
+		t.denials.describe(ring.State, t.remote.counters(ring.State.Stream), t.config.Logger, t.now())
 		seen = append(seen, ring)
 	}
 	for _, path := range t.found() {

@@ -81,6 +81,14 @@ func (t *Target) isMaking(spec *api.RingSpec) bool {
 	return one != nil && one.isBusy
 }
 
+// isUnmade reports whether the last attempt to make a ring has failed.
+func (t *Target) isUnmade(spec *api.RingSpec) bool {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	one := t.unmade[spec.Stream.Spec.Name]
+	return one != nil && one.err != nil
+}
+
 // forgetUnmade lets go of what was made, and of what is not to be made any more: when that is wanted again, it is tried
 // at once.
 func (t *Target) forgetUnmade(wanted []*api.RingSpec) {

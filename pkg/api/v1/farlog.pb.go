@@ -2204,8 +2204,11 @@ type RingState struct {
 	// Confirmed by every listener since the target started: readers up to this generation are admitted.
 	ReaderGeneration uint64 `protobuf:"varint,43,opt,name=reader_generation,json=readerGeneration,proto3" json:"reader_generation,omitempty"`
 	Missing          bool   `protobuf:"varint,44,opt,name=missing,proto3" json:"missing,omitempty"` // True: the ring existed and is not found; error says where.
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// What a client of the ring did that no client of farlog does, for ten minutes, in one line with its remedy. The ring
+	// can be used. Empty: nothing.
+	Warning       string `protobuf:"bytes,45,opt,name=warning,proto3" json:"warning,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RingState) Reset() {
@@ -2474,6 +2477,13 @@ func (x *RingState) GetMissing() bool {
 		return x.Missing
 	}
 	return false
+}
+
+func (x *RingState) GetWarning() string {
+	if x != nil {
+		return x.Warning
+	}
+	return ""
 }
 
 // Deletion is the state of a stream's deletion. It is kept after the end, until another stream of this name is
@@ -3439,7 +3449,7 @@ func (x *Region) GetError() string {
 type TargetState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Agent         *Agent                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
-	Rings         []*RingState           `protobuf:"bytes,2,rep,name=rings,proto3" json:"rings,omitempty"`
+	Rings         []*RingState           `protobuf:"bytes,2,rep,name=rings,proto3" json:"rings,omitempty"`                             // At most 65536, each of a stream.
 	ReportTime    *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=report_time,json=reportTime,proto3" json:"report_time,omitempty"` // When the target made the report.
 	Media         []*MediaHealth         `protobuf:"bytes,4,rep,name=media,proto3" json:"media,omitempty"`                             // Devices below its rings, as far as they report their health.
 	Namespaces    []*NamespaceState      `protobuf:"bytes,5,rep,name=namespaces,proto3" json:"namespaces,omitempty"`                   // Those that are declared of its host.
@@ -3706,7 +3716,7 @@ func (x *MediaHealth) GetReadTime() *timestamppb.Timestamp {
 type DrainState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Agent         *Agent                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
-	Progress      []*DrainProgress       `protobuf:"bytes,2,rep,name=progress,proto3" json:"progress,omitempty"`
+	Progress      []*DrainProgress       `protobuf:"bytes,2,rep,name=progress,proto3" json:"progress,omitempty"`                       // At most 65536, each of a stream.
 	ReportTime    *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=report_time,json=reportTime,proto3" json:"report_time,omitempty"` // When the drain made the report.
 	StoreDir      string                 `protobuf:"bytes,4,opt,name=store_dir,json=storeDir,proto3" json:"store_dir,omitempty"`       // Directory of its store.
 	unknownFields protoimpl.UnknownFields
@@ -9549,7 +9559,7 @@ const file_farlog_proto_rawDesc = "" +
 	"\taddresses\x18\x06 \x03(\tR\taddresses\"X\n" +
 	"\tAdmission\x12\x1b\n" +
 	"\tepoch_min\x18\x01 \x01(\rR\bepochMin\x12.\n" +
-	"\x06grants\x18\x02 \x03(\v2\x16.farlog.v1.RemoteGrantR\x06grants\"\xc2\t\n" +
+	"\x06grants\x18\x02 \x03(\v2\x16.farlog.v1.RemoteGrantR\x06grants\"\xdc\t\n" +
 	"\tRingState\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x16\n" +
 	"\x06target\x18\x02 \x01(\tR\x06target\x12\x10\n" +
@@ -9593,7 +9603,8 @@ const file_farlog_proto_rawDesc = "" +
 	"\aremoved\x18) \x01(\bR\aremoved\x12\x1b\n" +
 	"\tstream_id\x18* \x01(\rR\bstreamId\x12+\n" +
 	"\x11reader_generation\x18+ \x01(\x04R\x10readerGeneration\x12\x18\n" +
-	"\amissing\x18, \x01(\bR\amissing\"\xff\x02\n" +
+	"\amissing\x18, \x01(\bR\amissing\x12\x18\n" +
+	"\awarning\x18- \x01(\tR\awarning\"\xff\x02\n" +
 	"\bDeletion\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1b\n" +
 	"\tstream_id\x18\x02 \x01(\rR\bstreamId\x12.\n" +

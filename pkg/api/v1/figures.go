@@ -59,7 +59,7 @@ func IsSameMedia(a, b []*MediaHealth) bool {
 // TestReport_EveryFieldCounts finds a field that was forgotten.
 func IsSameRing(a, b *RingState) bool {
 	return a.Stream == b.Stream && a.StreamId == b.StreamId && a.Target == b.Target && a.Uri == b.Uri &&
-		bytes.Equal(a.RingUuid, b.RingUuid) && a.Error == b.Error &&
+		bytes.Equal(a.RingUuid, b.RingUuid) && a.Error == b.Error && a.Warning == b.Warning &&
 		isSameContract(a.Contract, b.Contract) && slices.Equal(a.RemoteUris, b.RemoteUris) &&
 		a.CapacityBytes == b.CapacityBytes &&
 		a.WriterId == b.WriterId && a.WriterHeld == b.WriterHeld && a.DrainHeld == b.DrainHeld &&

@@ -212,6 +212,7 @@ func (v *View) WarnOfWriter(status *api.StreamStatus, now time.Time) {
 			stalled.Round(100*time.Millisecond))
 	}
 	warnOfLevel(status)
+	warnOfClients(status)
 }
 
 // warnOfClocks has a stream that is well otherwise warn of a clock that jumped, on the host of its writer, of its
@@ -263,6 +264,15 @@ func warnOfLevel(status *api.StreamStatus) {
 			status.Condition = api.Condition_CONDITION_WARN
 			status.Reason = fmt.Sprintf("its writer acknowledges at level %s, and the stream asks for %s",
 				check.LevelName(level), check.LevelName(wanted))
+		}
+	}
+}
+
+// warnOfClients has a stream that is well otherwise warn of what a client of its rings did.
+func warnOfClients(status *api.StreamStatus) {
+	for _, ring := range status.Rings {
+		if ring.Warning != "" && status.Condition == api.Condition_CONDITION_OK {
+			status.Condition, status.Reason = api.Condition_CONDITION_WARN, ring.Warning
 		}
 	}
 }

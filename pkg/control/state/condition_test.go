@@ -114,6 +114,23 @@ func TestWarnOfLevel(t *testing.T) {
 	}
 }
 
+// What a client of a ring did that no client of farlog does is no trouble of the ring, and yet not OK.
+func TestStatus_WarnsOfWhatAClientDid(t *testing.T) {
+	const warning = "a client wrote where its key does not let it"
+	for condition, want := range map[api.Condition]api.Condition{
+		api.Condition_CONDITION_OK:    api.Condition_CONDITION_WARN,
+		api.Condition_CONDITION_ERROR: api.Condition_CONDITION_ERROR,
+	} {
+		status := &api.StreamStatus{
+			Condition: condition, Rings: []*api.RingState{{}, {Warning: warning}},
+		}
+		if warnOfClients(status); status.Condition != want ||
+			(status.Reason == warning) != (want == api.Condition_CONDITION_WARN) {
+			t.Errorf("%s: %s %q, expected %s", condition, status.Condition, status.Reason, want)
+		}
+	}
+}
+
 // The level of a writer on another host is told by the agent there, of the epoch that the ring has.
 func TestWarnOfLevel_WriterOnAnotherHost(t *testing.T) {
 	for epoch, want := range map[uint32]api.Condition{
