@@ -46,7 +46,8 @@ func (d *daemon) openControl(ctx context.Context) error {
 		Client: cluster.Client(), Logger: d.logger.With("role", roleControl),
 		IsSole: len(d.settings.etcdEndpoints) == 0,
 		Lease:  d.settings.lease, OnRequest: counts.OnRequest, OnGrant: counts.OnGrant,
-		Keeper: d.keeper, Access: d.access, Audit: sink, AuditStream: auditStream, ReaderGrant: d.settings.readerGrant,
+		OnRound: d.newProgress(roleControl).note,
+		Keeper:  d.keeper, Access: d.access, Audit: sink, AuditStream: auditStream, ReaderGrant: d.settings.readerGrant,
 	})
 	if audit != nil {
 		audit.server = server

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"syscall"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
@@ -44,6 +45,7 @@ type daemon struct {
 	registry *prometheus.Registry
 
 	links        []*controlLink // of the roles that report to the control plane
+	loops        []*progress    // of the roles
 	firstAnswers []func() error // what others than the control plane said to a role when it asked first
 	ready        readyFile
 
@@ -200,12 +202,13 @@ func (d *daemon) serveMetrics() error {
 // newLink is for a role that reports to the control plane.
 func (d *daemon) newLink(role string) *controlLink {
 	link := newControlLink(role)
+	link.progress = d.newProgress(role)
 	d.links = append(d.links, link)
 	return link
 }
 
 func (d *daemon) healthy() error {
-	var errs []error
+	errs := []error{d.stalled(time.Now())}
 	for _, one := range d.parts {
 		errs = append(errs, one.healthy())
 	}

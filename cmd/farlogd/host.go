@@ -222,7 +222,7 @@ func (r *hostRole) remember(stream string, writer hostWriter) {
 	r.writers[stream] = writer
 	raw, err := json.Marshal(r.writers)
 	if err == nil {
-		err = writeWhole(r.path, raw)
+		err = writeSecret(r.path, raw)
 	}
 	if err != nil {
 		r.logger.Warn("the list of writers whose counters to export could not be saved for a "+

@@ -14,8 +14,9 @@ import (
 // goes on without a control plane, and is ready then; one that has never reached it, or whose identity is refused, is
 // not. Any goroutine may use it.
 type controlLink struct {
-	role  string
-	first chan struct{} // closed when the first report has had its answer, whatever that is
+	role     string
+	progress *progress     // each report is a round of the role's loop
+	first    chan struct{} // closed when the first report has had its answer, whatever that is
 
 	mutex     sync.Mutex
 	isAsked   bool
@@ -24,11 +25,12 @@ type controlLink struct {
 }
 
 func newControlLink(role string) *controlLink {
-	return &controlLink{role: role, first: make(chan struct{})}
+	return &controlLink{role: role, progress: &progress{role: role}, first: make(chan struct{})}
 }
 
 // note takes in what came of a report.
 func (l *controlLink) note(err error) {
+	l.progress.note()
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	if !l.isAsked {

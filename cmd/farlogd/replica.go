@@ -91,7 +91,7 @@ func (d *daemon) openReplica(context.Context) error {
 	logger := d.logger.With("role", roleReplica)
 	copying := replica.New(replica.Config{
 		Source: source, Store: opened, PollInterval: d.settings.replicaPoll,
-		Logger: logger,
+		Logger: logger, OnRound: d.newProgress(roleReplica).note,
 	})
 	scrubbing := &scrub{store: opened, interval: d.settings.verifyInterval, logger: logger}
 	metrics.NewStore(d.registry, scrubbing.sample)

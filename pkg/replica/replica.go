@@ -31,6 +31,7 @@ type Config struct {
 	Store        *store.Store
 	PollInterval time.Duration // between two looks at a first store that had nothing new; 0 = 200 ms
 	Logger       *slog.Logger  // nil = slog.Default()
+	OnRound      func()        // called whenever the first store is asked again; nil = nobody is told
 
 	pieceBytes int // what is appended at once; tests have small segments
 }
@@ -85,6 +86,9 @@ func New(config Config) *Replica {
 	if config.Logger == nil {
 		config.Logger = slog.Default()
 	}
+	if config.OnRound == nil {
+		config.OnRound = func() {}
+	}
 	config.pieceBytes = pieceBytes
 	return &Replica{
 		config: config, followers: map[string]*follower{}, failure: "it has not been asked yet",
@@ -99,6 +103,7 @@ func (r *Replica) Run(ctx context.Context) {
 	defer running.Wait()
 	r.recall()
 	for ctx.Err() == nil {
+		r.config.OnRound()
 		r.list(ctx, &running)
 		r.askedOnce.Do(func() { close(r.asked) })
 		select {

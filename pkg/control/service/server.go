@@ -79,6 +79,7 @@ type Config struct {
 	// Hooks for metrics; each may be nil. They are called from many goroutines.
 	OnRequest func(method, code string, took time.Duration)
 	OnGrant   func(stream string)
+	OnRound   func() // whenever etcd is probed again, with the state at hand
 }
 
 // Server answers the services of farlog.v1.
@@ -255,6 +256,10 @@ func (s *Server) followHealth(ctx context.Context, checks *health.Server) {
 	tick := time.NewTicker(healthInterval)
 	defer tick.Stop()
 	for {
+		if s.config.OnRound != nil {
+			s.mirror.Load()
+			s.config.OnRound()
+		}
 		if s.isAnswered.Store(s.probe(ctx)); s.isAnswered.Load() {
 			s.missed.Store(0)
 		} else {
