@@ -23,6 +23,7 @@ func (d *daemon) openControl(ctx context.Context) error {
 	cluster, err := etcd.Open(ctx, etcd.Options{
 		Dir: d.dir("etcd"), Endpoints: d.settings.etcdEndpoints,
 		Authority: d.settings.etcdAuthority, Cert: d.settings.etcdCert, Key: d.settings.etcdKey,
+		Logger: d.logger.With("role", roleControl),
 	})
 	if damage := new(etcd.DamagedError); errors.As(err, &damage) {
 		return d.openDamaged(damage)

@@ -33,7 +33,7 @@ func (e *DamagedError) Unwrap() error { return e.Err }
 // checkFiles finds the damage that an etcd server would not survive: at a page of its database that is none bbolt ends
 // the process, by a panic in a goroutine of its own or by SIGBUS; and a server that finds its database without its log
 // begins a new log, whose entries it then takes for ones that the database has.
-func checkFiles(dir string) error {
+func checkFiles(dir string, progress *checkProgress) error {
 	path := filepath.Join(dir, "member", "snap", "db")
 	file, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -43,7 +43,7 @@ func checkFiles(dir string) error {
 		return fmt.Errorf("open etcd database %q: %w", path, errors.Unwrap(err))
 	}
 	defer file.Close()
-	index, err := checkDatabase(file)
+	index, err := checkDatabase(progress.counted(file))
 	if err != nil {
 		return asDamage(dir, fmt.Errorf("database %q: %w", path, err))
 	}

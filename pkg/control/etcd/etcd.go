@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -43,10 +44,11 @@ const (
 
 // Options says where the control plane's state is.
 type Options struct {
-	Dir       string   // of the embedded server; ignored when Endpoints are given
-	Endpoints []string // of an external cluster; https://host:port speaks TLS
-	Authority string   // file with the certificates that sign the cluster's; "" = the system's
-	Cert, Key string   // files with the client's own; "" = it has none
+	Dir       string       // of the embedded server; ignored when Endpoints are given
+	Endpoints []string     // of an external cluster; https://host:port speaks TLS
+	Authority string       // file with the certificates that sign the cluster's; "" = the system's
+	Cert, Key string       // files with the client's own; "" = it has none
+	Logger    *slog.Logger // of the embedded server's start; nil = slog.Default()
 
 	defragmentMin int64 // bytes; 0 = defragmentMin
 }
@@ -61,9 +63,10 @@ type Cluster struct {
 	close  func() error // once
 }
 
-// Open starts or connects. It returns within half a minute, and at once when another process holds Dir: the
-// error then names the holder. It blocks for the recovery of the embedded server, and until a file that is mostly free
-// pages is rewritten. Errors: a *DamagedError, or others that may pass.
+// Open starts or connects. It returns within half a minute, and at once when another process holds Dir: the error
+// then names the holder. It blocks for the recovery of the embedded server, and longer until its files are checked and
+// one that is mostly free pages is rewritten; the log says how far the check is. Errors: a *DamagedError, or others
+// that may pass.
 func Open(ctx context.Context, options Options) (*Cluster, error) {
 	if len(options.Endpoints) > 0 {
 		return dial(ctx, options)
@@ -76,7 +79,7 @@ func Open(ctx context.Context, options Options) (*Cluster, error) {
 		return nil, err
 	}
 	fatal := make(chan error, 1)
-	server, err := startChecked(ctx, options.Dir, fatal)
+	server, err := startChecked(ctx, options.Dir, cmp.Or(options.Logger, slog.Default()), fatal)
 	if err != nil {
 		lock.Close()
 		return nil, err
@@ -184,8 +187,9 @@ func readPair(certFile, keyFile string) (tls.Certificate, error) {
 }
 
 // startChecked starts a server on files that it survives. Errors: a *DamagedError, or one that may pass.
-func startChecked(ctx context.Context, dir string, fatal chan error) (*embed.Etcd, error) {
-	if err := checkFiles(dir); err != nil {
+func startChecked(ctx context.Context, dir string, logger *slog.Logger, fatal chan error) (*embed.Etcd, error) {
+	check := func(progress *checkProgress) error { return checkFiles(dir, progress) }
+	if err := watchCheck(ctx, dir, checkPaceDefault, logger, check); err != nil {
 		return nil, err
 	}
 	server, err := startEmbedded(ctx, dir, fatal)
