@@ -3,6 +3,7 @@ package dashboard
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -196,6 +197,33 @@ func TestRules_EachAlertIsExplainedAndTested(t *testing.T) {
 	}
 	if count < 20 {
 		t.Errorf("%d alerts are in the file", count)
+	}
+}
+
+var counterInRule = regexp.MustCompile(`farlog_[a-z_]+_total`)
+
+// What an alert counts is on a dashboard, so that whoever is woken sees since when, and how much.
+func TestRules_WhatTheyCountIsOnADashboard(t *testing.T) {
+	var rules ruleFile
+	read(t, deployed("prometheus", "farlog.rules.yml"), &rules)
+	shown := ""
+	paths, err := filepath.Glob(deployed("grafana", "*.json"))
+	for _, path := range paths {
+		raw, readErr := os.ReadFile(path)
+		err = errors.Join(err, readErr)
+		shown += string(raw)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, group := range rules.Groups {
+		for _, rule := range group.Rules {
+			for _, counter := range counterInRule.FindAllString(rule.Expr, -1) {
+				if !strings.Contains(shown, counter) {
+					t.Errorf("%s: %s is on no dashboard", rule.Alert, counter)
+				}
+			}
+		}
 	}
 }
 

@@ -44,7 +44,9 @@ func drainDraining() Row {
 		},
 		lines("short", "Errors", Query{"farlog_drain_failing" + ofInstance, "failing {{stream}}"},
 			Query{"farlog_drain_suspect" + ofInstance, "suspect {{stream}}"},
-			Query{"farlog_drain_gap" + ofInstance, "gap {{stream}}"}).marks(1, 1),
+			Query{"farlog_drain_gap" + ofInstance, "gap {{stream}}"},
+			Query{"increase(farlog_drain_forged_total" + ofInstance + "[$__rate_interval])", "forged {{stream}}"}).
+			marks(1, 1),
 		lines("short", "Restarts and duplicates",
 			Query{
 				"increase(farlog_drain_restarts_total" + ofInstance + "[$__rate_interval])",

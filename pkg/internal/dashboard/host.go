@@ -62,7 +62,9 @@ func hostProcesses() Row {
 				"farlog_clock_keeper_offset_seconds" + ofInstance,
 				"off by {{keeper}} {{instance}}",
 			}).marks(0.001, 0.1).says("No data while no time daemon runs."),
-		lines("short", "Clock is synchronized", Query{
+		lines("short", "Clock is synchronized, and was set", Query{
+			"increase(farlog_clock_jumps_total" + ofInstance + "[$__rate_interval])", "set {{instance}}",
+		}, Query{
 			"farlog_clock_synchronized" + ofInstance,
 			"{{job}} {{instance}}",
 		}),
@@ -123,6 +125,10 @@ func hostTarget() Row {
 			Query{
 				"sum by (transport) (rate(farlog_target_denied_total" + ofInstance + "[$__rate_interval]))",
 				"denied {{transport}}",
+			},
+			Query{
+				"sum by (transport) (rate(farlog_target_disconnected_total" + ofInstance + "[$__rate_interval]))",
+				"disconnected {{transport}}",
 			},
 			Query{
 				"sum by (transport) (rate(farlog_target_lost_total" + ofInstance + "[$__rate_interval]))",
