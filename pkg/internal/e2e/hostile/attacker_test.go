@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -128,15 +129,24 @@ func askAgent(args []string) error {
 	return nil
 }
 
-// connectSilently opens as many connections as it can to an address, says nothing, and holds them.
+// connectSilently opens a number of connections, or as many as it can, to addresses in turn, says nothing, and holds
+// them.
 func connectSilently(args []string) error {
+	count, err := strconv.Atoi(args[0])
+	if err != nil {
+		return err
+	}
 	var held []net.Conn
-	for range 400 {
-		conn, err := net.DialTimeout("tcp", args[0], 5*time.Second)
+	for i := range count {
+		address := args[1+i%(len(args)-1)]
+		conn, err := net.DialTimeout(networkOf(address), address, 5*time.Second)
 		if err != nil {
-			break
+			continue // it is let in no more
 		}
 		held = append(held, conn)
+	}
+	if len(held) < count/4 {
+		return fmt.Errorf("only %d connections of %d", len(held), count)
 	}
 	fmt.Println("begun")
 	time.Sleep(time.Hour)
@@ -146,16 +156,20 @@ func connectSilently(args []string) error {
 	return nil
 }
 
+// networkOf tells the host agent's socket from a port.
+func networkOf(address string) string {
+	if strings.HasPrefix(address, "/") {
+		return "unixpacket"
+	}
+	return "tcp"
+}
+
 // sendGarbage sends bytes of a seed to addresses.
 func sendGarbage(args []string) error {
 	random := rand.New(rand.NewPCG(7, 22))
 	for _, address := range args {
-		network := "tcp"
-		if strings.HasPrefix(address, "/") {
-			network = "unixpacket"
-		}
 		for range 50 {
-			conn, err := net.DialTimeout(network, address, 5*time.Second)
+			conn, err := net.DialTimeout(networkOf(address), address, 5*time.Second)
 			if err != nil {
 				continue // it is let in no more
 			}

@@ -31,6 +31,12 @@ func TestHostile(t *testing.T) {
 	w.attack("garbage to every port", garbage)
 	w.attack("forged records in one's own ring", forgedRecords)
 	w.attack("bad writes to one's own ring", badWrites)
+	w.attack("names of streams", hostileNames)
+	w.attack("certificates of other kinds and authorities", foreignCertificates)
+	w.attack("tokens and epochs that were not granted", foreignGrants)
+	w.attack("bombs of YAML and protobuf", bombs)
+	w.attack("2,000 connections", manyConnections)
+	w.attack("flipped bits in a copy of the store", flippedBits)
 	w.finish()
 	changedSegment(w)
 }
@@ -115,7 +121,7 @@ func silentConnections(w *world) {
 			_, address, _ = strings.Cut(w.cluster.TargetArgs[i+1], "//")
 		}
 	}
-	stop := w.nobodyKeepsDoing("silent", address)
+	stop := w.nobodyKeepsDoing("silent", "400", address)
 	defer stop()
 	writer := w.open(malloryName)
 	defer writer.Close()
@@ -237,9 +243,12 @@ func forge(w *world, path string, id record.Identity, text string, change func(*
 	w.must(err)
 }
 
-// A record of a sealed segment is changed while its manifest is away: verification finds it, and the drain seals it
-// never again.
-func changedSegment(w *world) {
+func streamDir(storeDir, stream string) string {
+	return filepath.Join(storeDir, "streams", strings.ReplaceAll(stream, "/", "%2F"))
+}
+
+// sealSegment appends more to mallory's stream than a segment holds, and waits until all of it is stored.
+func sealSegment(w *world) {
 	writer := w.open(malloryName)
 	for i := range 1200 {
 		text := fmt.Sprintf("sealed-%04d-%s", i, strings.Repeat("x", 1000))
@@ -252,9 +261,13 @@ func changedSegment(w *world) {
 		dump := testenv.MustRun(w.T, "farlog", "dump", w.cluster.StoreDir, "--stream", malloryName)
 		return strings.Contains(dump, "sealed-1199-"), nil
 	})
+}
+
+// A record of a sealed segment is changed while its manifest is away: verification finds it, and the drain seals it
+// never again.
+func changedSegment(w *world) {
 	w.cluster.Drain.Stop()
-	dir := filepath.Join(w.cluster.StoreDir, "streams", strings.ReplaceAll(malloryName, "/", "%2F"))
-	manifests, err := filepath.Glob(filepath.Join(dir, "*.json"))
+	manifests, err := filepath.Glob(filepath.Join(streamDir(w.cluster.StoreDir, malloryName), "*.json"))
 	if w.must(err); len(manifests) == 0 {
 		w.Fatal("no segment is sealed")
 	}

@@ -52,11 +52,17 @@ func newWorld(t *testing.T) *world {
 	if os.Geteuid() != 0 {
 		t.Skip("needs the super-user: daemons run as root, and attacks as nobody")
 	}
-	dir := testenv.MemoryDir(t)
+	return newWorldIn(t, testenv.MemoryDir(t), "visible")
+}
+
+// newWorldIn is one whose rings are in a directory, and whose streams ask for a level.
+func newWorldIn(t *testing.T, dir, level string, drainArgs ...string) *world {
+	t.Helper()
 	w := &world{T: t, socket: filepath.Join(dir, "agent"), binary: filepath.Join(dir, "hostile.test")}
 	w.must(os.Chmod(dir, 0o755))
 	w.must(copyProgram(w.binary))
-	w.cluster = testenv.PrepareRemoteCluster(t, dir, "127.0.0.1", nil, "--store-segment", "1MiB")
+	w.cluster = testenv.PrepareRemoteCluster(t, dir, "127.0.0.1", nil,
+		append([]string{"--store-segment", "1MiB"}, drainArgs...)...)
 	w.cluster.MetricsListen = "127.0.0.1:0"
 	w.cluster.Start()
 	var ready testenv.Ready
@@ -67,7 +73,7 @@ func newWorld(t *testing.T) *world {
 	w.addresses = w.cluster.Metrics
 	w.addresses["host"] = ready.Metrics
 	for _, name := range []string{neighbourName, malloryName} {
-		w.cluster.CreateStream(name, "--size", "8MiB", "--record-len-max", "64KiB", "--level", "visible")
+		w.cluster.CreateStream(name, "--size", "8MiB", "--record-len-max", "64KiB", "--level", level)
 	}
 	w.neighbour = startNeighbour(w)
 	return w
