@@ -59,7 +59,8 @@ func newProbeCommand(env *environment) *cobra.Command {
 
 const verifyText = `Proves an archive from the bucket alone: every object that counts is there, in one version, locked
 as long as its manifest says (--retain: as long as that, from the sealing of its segment on), and every stream is whole
-by the rules of farlog verify, which reads every byte of the segments. Further versions with the same bytes are counted
+by the rules of farlog verify, which reads every byte of the segments. The orders of its journal (hold, retention) are
+whole, locked, and carried out. Further versions with the same bytes are counted
 apart: an answer was lost. Other bytes, a delete marker, and objects that no manifest names are failures.`
 
 func newVerifyCommand(env *environment) *cobra.Command {
@@ -126,8 +127,10 @@ func printReport(env *environment, report archive.Report) error {
 		if report.Store.KeyFailure != "" {
 			fmt.Fprintf(env.stdout, "FAILED: %s\n", report.Store.KeyFailure)
 		}
-		fmt.Fprintf(env.stdout, "%s: %d segments, %d objects, %d bytes; %d duplicates, %d uncommitted\n",
-			report.Archive, report.Segments, report.Objects, report.Bytes, report.Duplicates, report.Uncommitted)
+		fmt.Fprintf(env.stdout, "%s: %d segments, %d objects, %d bytes; %d orders, %d duplicates, "+
+			"%d uncommitted\n",
+			report.Archive, report.Segments, report.Objects, report.Bytes, report.Orders,
+			report.Duplicates, report.Uncommitted)
 	}
 	if !report.OK() {
 		return errReported

@@ -81,14 +81,8 @@ func newRootCommand(stdout, stderr io.Writer) *cobra.Command {
 		return settings.Load(cmp.Or(*file, os.Getenv(configVariable)), os.LookupEnv)
 	}
 	root.AddCommand(
-		newProbeCommand(
-			env,
-		),
-		newRestoreCommand(env),
-		newRunCommand(env),
-		newServeFilesCommand(env),
-		newStatusCommand(env),
-		newVerifyCommand(env),
+		newHoldCommand(env), newProbeCommand(env), newRestoreCommand(env), newRetentionCommand(env), newRunCommand(env),
+		newServeFilesCommand(env), newStatusCommand(env), newVerifyCommand(env),
 		reference.NewCommand(stdout),
 	)
 	return root

@@ -85,7 +85,7 @@ func (w *Writer) putIdentity(ctx context.Context, until time.Time) error {
 	if len(names) == w.identityFiles && !until.After(w.identityUntil) {
 		return nil
 	}
-	further := w.keep.After(w.now().Add(identityAhead))
+	further := maxTime(w.keep.After(w.now().Add(identityAhead)), until.Add(identityAhead))
 	for _, name := range names {
 		if _, err := w.putFile(ctx, name, further); err != nil {
 			return err

@@ -129,7 +129,7 @@ func TestUpload_StorageAwayIsWaitedFor(t *testing.T) {
 	s.fill(60)
 	u := s.uploader()
 	s.faults.Plan(func(_ int, r *http.Request) s3test.Fault {
-		if r.Method == http.MethodPut {
+		if r.Method == http.MethodPut && strings.Contains(r.URL.Path, "/streams/") { // the archive is claimed
 			return s3test.Busy
 		}
 		return s3test.None

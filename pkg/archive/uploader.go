@@ -23,6 +23,7 @@ const (
 	pauseShortest = time.Second // between tries of a stream that failed
 	pauseLongest  = time.Minute
 	streamsAtOnce = 4
+	extendedEvery = 24 * time.Hour
 	lookInterval  = time.Hour // after which the archive is asked again what it has; retention believes it for a day
 )
 
@@ -60,12 +61,14 @@ func (p Progress) Lag(now time.Time) time.Duration {
 
 // Uploader archives the sealed segments of all streams of a store. One process a store: it holds a lock in the store.
 type Uploader struct {
-	config Config
-	writer *Writer
+	config     Config
+	writer     *Writer
+	extendedAt time.Time // when all locks were last as the journal orders; zero: not since a segment needs it
 
-	mutex   sync.Mutex
-	streams map[string]*streamUpload
-	failure string // why the streams are not known, or the archive not claimed
+	mutex       sync.Mutex
+	sharedUntil time.Time // Extended.shared of then
+	streams     map[string]*streamUpload
+	failure     string // why the streams are not known, or the archive not claimed
 }
 
 // streamUpload is one stream; its own goroutine at a time has it, progress is under the mutex of Uploader.
@@ -214,7 +217,7 @@ func (u *Uploader) pass(ctx context.Context, isNow bool) error {
 		})
 	}
 	running.Wait()
-	return errors.Join(errs...)
+	return errors.Join(append(errs, u.extend(ctx))...)
 }
 
 // stream archives one stream, and keeps what came of it.
@@ -263,6 +266,12 @@ func (u *Uploader) archive(ctx context.Context, s *streamUpload) error {
 	if err := u.putBases(ctx, s, sealed); err != nil {
 		return err
 	}
+	var journal Journal
+	if len(waiting) > 0 {
+		if journal, err = u.config.Bucket.ReadJournal(ctx); err != nil {
+			return err
+		}
+	}
 	for i, m := range waiting {
 		if err := u.look(ctx, s, sealed); err != nil {
 			return err
@@ -271,10 +280,13 @@ func (u *Uploader) archive(ctx context.Context, s *streamUpload) error {
 			return fmt.Errorf("%w: the archive goes to segment %d, the store begins with %d: it is not archived any "+
 				"further; archive this store under another prefix", ErrGap, want-1, m.Segment)
 		}
-		until := u.config.Keep.After(u.writer.now())
+		now := u.writer.now()
+		_, ordered := journal.required(coveredBy(m, now), now, holdRenew)
+		until := maxTime(u.config.Keep.After(now), ordered)
 		if err := u.writer.putSegment(ctx, stream, m, s.manifest, until); err != nil {
 			return err
 		}
+		u.lockedUntil(ordered)
 		s.lock(until)
 		if err := u.took(s, m.Segment); err != nil {
 			return err
@@ -448,40 +460,4 @@ func (p *Progress) measure(waiting []store.Manifest) {
 		p.Oldest = waiting[0].Segment
 		p.SealedAt, _ = time.Parse(time.RFC3339Nano, waiting[0].SealedAt) // signed; zero is a long lag
 	}
-}
-
-// Status asks archive and store how far each stream is archived, and writes nothing. Errors: ErrOtherStore,
-// ErrNotAnArchive, those of calls and of the store.
-func Status(ctx context.Context, from *store.Store, b *Bucket) ([]Progress, error) {
-	identity, err := b.identity(ctx)
-	if err != nil && !errors.Is(err, ErrNotFound) {
-		return nil, err
-	}
-	if err == nil && identity.StoreUUID != from.UUID().String() {
-		return nil, fmt.Errorf("%w: %s is the archive of store %s, this is %s (%s)", ErrOtherStore, b.Location,
-			identity.StoreUUID, from.UUID(), from.Dir())
-	}
-	streams, err := from.Streams()
-	if err != nil {
-		return nil, err
-	}
-	list := make([]Progress, len(streams))
-	w := NewWriter(from, b, Period{})
-	for i, stream := range streams {
-		sealed, err := from.Sealed(stream)
-		if err != nil {
-			return nil, err
-		}
-		c, err := w.committed(ctx, stream, sealed.First)
-		if err != nil {
-			return nil, err
-		}
-		list[i] = Progress{Stream: stream, Archived: c.last, Sealed: newest(sealed), IsKnown: true}
-		manifests, err := waiting(from, stream, sealed, c.last)
-		if err != nil {
-			return nil, err
-		}
-		list[i].measure(manifests)
-	}
-	return list, nil
 }

@@ -27,6 +27,7 @@ type Report struct {
 	Store    store.Report `json:"store"`
 	Segments int          `json:"segments"` // committed
 	Objects  int          `json:"objects"`  // that count
+	Orders   int          `json:"orders"`   // in the journal, and kept
 	Bytes    int64        `json:"bytes"`    // of those
 	// Duplicates are further versions with the same bytes: an answer was lost. They are not counted.
 	Duplicates int `json:"duplicates"`
@@ -52,6 +53,11 @@ func Verify(ctx context.Context, b *Bucket, options VerifyOptions) (Report, erro
 		return report, err
 	}
 	v := &verifier{ctx: ctx, view: view, store: opened, keep: options.Keep, report: &report}
+	if v.journal, err = b.ReadJournal(ctx); errors.Is(err, ErrNotAnArchive) {
+		v.fail("%s", err)
+	} else if err != nil {
+		return report, err
+	}
 	if err := v.objects(); err != nil {
 		return report, err
 	}
@@ -66,7 +72,9 @@ type verifier struct {
 	keep   *Period
 	report *Report
 	last   map[string]uint64 // committed segment of a stream
-	until  time.Time         // when the last lock ends that a manifest speaks of
+	until  time.Time         // when the last lock ends that a manifest or the journal speaks of
+
+	journal Journal
 }
 
 func (v *verifier) fail(format string, args ...any) {
@@ -83,6 +91,11 @@ func (v *verifier) objects() error {
 		if stream, number, suffix, isOurs := store.FileName(name); isOurs && suffix == ".json" {
 			v.last[stream] = max(v.last[stream], number)
 			v.report.Segments++
+			least, err := v.ordered(stream, number, version)
+			if err != nil {
+				return err
+			}
+			v.until = maxTime(v.until, least)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(v.view.lists)) {
@@ -93,7 +106,26 @@ func (v *verifier) objects() error {
 	return nil
 }
 
+// verifyMargin is how much of a held segment's lock has to be left: it is extended each day.
+const verifyMargin = holdRenew - 7*24*time.Hour
+
+// ordered is until when a segment is to be locked by the journal.
+func (v *verifier) ordered(stream string, number uint64, manifest Version) (time.Time, error) {
+	if len(v.journal.Entries) == 0 {
+		return time.Time{}, nil
+	}
+	m, _, err := v.store.ReadManifest(stream, number)
+	if errors.Is(err, store.ErrCorrupt) {
+		return time.Time{}, nil // store.Verify says it
+	}
+	least, _ := v.journal.required(coveredBy(m, manifest.ModifiedAt), time.Now(), verifyMargin)
+	return least, err
+}
+
 func (v *verifier) object(name string) error {
+	if isJournal(name) {
+		return v.order(name)
+	}
 	stream, number, suffix, isOurs := store.FileName(name)
 	counts, isThere := v.view.files[name]
 	switch {
@@ -124,6 +156,24 @@ func (v *verifier) object(name string) error {
 	}
 	if err == nil && !isOurs && full.RetainUntil.Before(v.until) {
 		v.fail("%s: locked until %s, and a segment until %s: expected to be locked as long as all of them", name,
+			full.RetainUntil.UTC().Format(time.RFC3339), v.until.UTC().Format(time.RFC3339))
+	}
+	return err
+}
+
+// order checks an entry of the journal: ReadJournal has read it.
+func (v *verifier) order(name string) error {
+	counts := v.view.oldest(name)
+	if counts == nil {
+		return v.markers(name)
+	}
+	v.report.Orders++
+	if err := v.versions(name, *counts, false); err != nil {
+		return err
+	}
+	full, err := v.view.bucket.head(v.ctx, counts.Key, counts.ID)
+	if err == nil && (full.Mode != string(minio.Compliance) || full.RetainUntil.Before(v.until)) {
+		v.fail("%s: locked with %q until %s, expected COMPLIANCE as long as the segments, until %s", name, full.Mode,
 			full.RetainUntil.UTC().Format(time.RFC3339), v.until.UTC().Format(time.RFC3339))
 	}
 	return err
@@ -179,7 +229,11 @@ func (v *verifier) commit(name, stream string, number uint64) error {
 	if err != nil {
 		return err
 	}
-	if err := v.locked(name, m, manifest.Metadata); err != nil {
+	ordered, err := v.ordered(stream, number, manifest)
+	if err != nil {
+		return err
+	}
+	if err := v.locked(name, m, manifest.Metadata, ordered); err != nil {
 		return err
 	}
 	segment, isThere := v.view.files[store.SegmentFile(stream, number)]
@@ -194,7 +248,7 @@ func (v *verifier) commit(name, stream string, number uint64) error {
 	if segment.Size != m.UsedBytes {
 		v.fail("%s: the segment has %d bytes, expected %d", name, segment.Size, m.UsedBytes)
 	}
-	if err := v.locked(store.SegmentFile(stream, number), m, manifest.Metadata); err != nil {
+	if err := v.locked(store.SegmentFile(stream, number), m, manifest.Metadata, ordered); err != nil {
 		return err
 	}
 	if manifest.Metadata[metaIndexVersion] == "" {
@@ -204,11 +258,11 @@ func (v *verifier) commit(name, stream string, number uint64) error {
 		v.fail("%s: it names version %q of its index, which is not there", name, manifest.Metadata[metaIndexVersion])
 		return nil
 	}
-	return v.locked(store.IndexFile(stream, number), m, manifest.Metadata)
+	return v.locked(store.IndexFile(stream, number), m, manifest.Metadata, ordered)
 }
 
 // locked checks the lock of one object of a segment, and the hash that the storage has of it.
-func (v *verifier) locked(name string, m store.Manifest, commit map[string]string) error {
+func (v *verifier) locked(name string, m store.Manifest, commit map[string]string, ordered time.Time) error {
 	version := v.view.files[name]
 	full, err := v.view.bucket.head(v.ctx, version.Key, version.ID)
 	if err != nil {
@@ -223,6 +277,10 @@ func (v *verifier) locked(name string, m store.Manifest, commit map[string]strin
 		hex.EncodeToString(raw) != commit[metaSegmentSHA256] {
 		v.fail("%s: the storage has SHA-256 %x of it, the manifest's object says %s", name, raw,
 			commit[metaSegmentSHA256])
+	}
+	if full.RetainUntil.Before(ordered) {
+		v.fail("%s: locked until %s, the journal orders until %s: farlog archive retention apply extends it", name,
+			full.RetainUntil.UTC().Format(time.RFC3339), ordered.UTC().Format(time.RFC3339))
 	}
 	if v.keep == nil {
 		return nil

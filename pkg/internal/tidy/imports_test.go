@@ -45,8 +45,8 @@ var arrows = map[string][]string{
 	"merge":     {"record", "store"},
 	"consume":   {"farlog", "record", "replace", "store"},
 	"replica":   {"record", "retry", "store"},
-	"retention": {"control", "merge", "replace", "store"}, // control: for its patterns
-	"archive":   {"retention", "retry", "store"},          // retention: for the file that says what is archived
+	"retention": {"control", "merge", "replace", "store"},   // control: for its patterns
+	"archive":   {"control", "retention", "retry", "store"}, // control: for its patterns
 	"target":    {"api", "farlog", "filelock", "identity", "nvmet", "replace"},
 	"control":   {"api", "config", "filelock", "identity", "loglimit", "safefile"}, // config: for its file of rules
 	"hostagent": {"control", "loglimit"},
