@@ -173,7 +173,7 @@ func leaveSegmentEmpty(t *testing.T, operation int, isSynced bool) (isEmptied bo
 		return s, app
 	}
 	first, second := storetest.NewRing(testStream, 1), storetest.NewRing(testStream, 2)
-	s, app := reopen(first)
+	_, app := reopen(first)
 	for range 3 {
 		first.AppendPayload(make([]byte, 3000))
 	}
@@ -187,7 +187,7 @@ func leaveSegmentEmpty(t *testing.T, operation int, isSynced bool) (isEmptied bo
 	}
 	disk.Kill()
 
-	s, app = reopen(second)
+	s, app := reopen(second)
 	r, err := s.OpenReader(testStream, store.ReaderOptions{
 		IncludeControl: true, IncludeSuperseded: true,
 		SyncedOnly: isSynced, IsOpenFast: true,
