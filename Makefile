@@ -16,7 +16,7 @@ help:
 	@echo "make build     bin/farlog, bin/farlogd and bin/farlog-archive"
 	@echo "make bench     measure against floors; writes build/bench.json"
 	@echo "make bench-java  the Java client and Log4j appender against C, files and neighbours; writes build/bench-java.json"
-	@echo "make soak      more crashes of the adversarial memory, and runs of members, routes and merges: make soak CRASHES=10000000 [SEED=...]; a minute without a control plane under load; 120 kills of each Java appender"
+	@echo "make soak      more crashes of the adversarial memory, and runs of members, routes and merges, an hour of fuzzing: make soak CRASHES=10000000 [SEED=...]; a minute without a control plane under load; 120 kills of each Java appender"
 	@echo "make fuzz      fuzz every target for a minute: make fuzz FUZZTIME=10m"
 	@echo "make docs      the site of docs/, into build/site"
 	@echo "make release   packages, archives and jars of this commit, built twice and compared, into build/release/dist"
@@ -47,7 +47,8 @@ bench-java:
 soak:
 	@scripts/setup.sh build ctest shm
 	@CRASHES="$(CRASHES)" MEMBER_RUNS=$$(($(CRASHES) / 10)) ROUTE_RUNS=$$(($(CRASHES) / 100)) BLOCK_CRASHES=$$(($(CRASHES) / 4)) FILE_CRASHES=$$(($(CRASHES) / 8)) $(if $(SEED),SEED="$(SEED)") rdma/test/run.sh crash mutants
-	@FUZZ_SECONDS=600 rdma/test/run.sh fuzz
+	@FUZZ_SECONDS=300 rdma/test/run.sh fuzz
+	@scripts/fuzz.sh 130s
 	@go test -count=1 -v -timeout 60m -run TestCrash_NothingSynced ./pkg/store -crash.rounds=$$(($(CRASHES) / 100))
 	@go test -count=1 -v -timeout 60m -tags farlog_fault -run TestMerged_FaultsLeaveTheOrder ./pkg/drain -merged.runs=$$(($(CRASHES) / 2000))
 	@FARLOG_OUTAGE=10m go test -count=1 -v -timeout 30m -run TestOutage_DataPathGoesOnWithoutControl ./pkg/internal/e2e
