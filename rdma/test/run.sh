@@ -1,9 +1,9 @@
 #!/bin/sh
-# run.sh -- builds and runs the tests of the C core. usage: rdma/test/run.sh [part ...]
+# run.sh -- builds and runs the tests of the C core. usage: rdma/test/run.sh [quick] [part ...]
 #
 # Parts: unit conformance crash sweep far cxx examples install clang mutants verbs asan tsan fuzz. Without an argument
-# all of them. quick [part ...]: with a tenth of the runs below, and of the mutants those that unit tests find; without
-# a part those that make test takes. Two of these may run at once: they build one after the other.
+# all of them. quick: with a tenth of the runs below, and of the mutants those that unit tests find; without a part
+# those that make test takes. Different parts of the build "release" may run at once.
 # How much: CRASHES=n crashes in the full run (100000), BLOCK_CRASHES=n of a ring on blocks (30000), FILE_CRASHES=n of a
 # ring in a file (20000), FAR_CRASHES=n power cuts of a target (400), MUTANT_PROGRAMS=LIST to play only the tests of
 # these programs with mutants, MEMBER_RUNS=n of a stream with several members (10000),
@@ -98,7 +98,8 @@ lightly="-Doptimization=1 $lines"
 
 release() {
 	mkdir -p "$build"
-	(flock 9 && configure release -Dexamples=true -Dwerror=true $lines && make_targets release all) 9>"$build/lock"
+	(flock 9 && { configure release -Dexamples=true -Dwerror=true $lines && make_targets release all; } 9>&-) \
+		9>"$build/lock"
 }
 
 part_unit() {
