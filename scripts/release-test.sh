@@ -5,6 +5,7 @@
 #   debian12, debian13   deb packages
 #   rpm                  rpm packages, by Debian's rpm
 #   java                 the deb of jars, with Debian's JDK; skipped without a JDK here that builds them
+#   systemd              units below a real systemd, in namespaces: ready, killed, hung, with credentials
 #   lintian              deb packages, read by lintian
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -13,7 +14,7 @@ before=0.1.9
 work=$PWD/build/release-test
 [ "$(id -u)" = 0 ] || { echo "release-test: not root: expected root, for roots of other systems" >&2 && exit 1; }
 parts=("$@")
-[ $# -gt 0 ] || parts=(debian12 debian13 rpm java lintian)
+[ $# -gt 0 ] || parts=(debian12 debian13 rpm java systemd lintian)
 
 say() {
 	echo "release-test: $*"
@@ -34,29 +35,65 @@ root_of() {
 	echo "$folder"
 }
 
-# inside SYSTEM PART -- run a part of scripts/release/inside.sh in a copy of the root, which is thrown away.
-inside() {
-	local root layers=$work/layers-$1-$2
+# in_copy SYSTEM NAME NAMESPACES COMMAND... -- run a command in a copy of a root, in namespaces of its own by options of
+# unshare. What it changes is kept for the next command of that name.
+in_copy() {
+	local root layers=$work/layers-$1-$2 namespaces
 	root=$(root_of "$1")
-	rm -rf --one-file-system "$layers"
+	read -ra namespaces <<<"$3"
 	mkdir -p "$layers"/{upper,work,root}
-	unshare --mount --pid --fork --kill-child --propagation private bash -euc '
+	unshare --mount --pid --fork --kill-child --propagation private "${namespaces[@]}" bash -euc '
 		mount -t overlay overlay -o "lowerdir=$1,upperdir=$2/upper,workdir=$2/work" "$2/root"
 		mkdir -p "$2/root/packages" "$2/root/source"
 		mount --bind "$3" "$2/root/packages"
 		mount --bind "$4" "$2/root/source"
 		mount -o remount,bind,ro "$2/root/source"
-		mount --bind /dev "$2/root/dev"
 		mount -t proc proc "$2/root/proc"
 		cp -L /etc/resolv.conf "$2/root/etc/"
-		chroot "$2/root" /bin/bash /source/scripts/release/inside.sh "$5" "$6"' \
-		inside "$root" "$layers" "$work/packages" "$PWD" "$2" "$before" >"$work/$1-$2.log" 2>&1 || {
-		tail -25 "$work/$1-$2.log" >&2
-		say "$1: $2 FAILED: $work/$1-$2.log"
+		source "$4/scripts/release/devices.sh" "$2/root" "$5"
+		exec chroot "$2/root" "${@:6}"' in_copy "$root" "$layers" "$work/packages" "$PWD" "$3" "${@:4}"
+}
+
+# discard SYSTEM NAME -- what commands of in_copy have changed.
+discard() {
+	rm -rf --one-file-system "$work/layers-$1-$2"
+}
+
+# inside SYSTEM PART -- run a part of scripts/release/inside.sh in a copy of the root, which is thrown away.
+inside() {
+	discard "$1" "$2"
+	in_copy "$1" "$2" "" /bin/bash /source/scripts/release/inside.sh "$2" "$before" >"$work/$1-$2.log" 2>&1 ||
+		{ failed_at "$1" "$2" && return 1; }
+	discard "$1" "$2"
+	say "$1: $2: $(tail -1 "$work/$1-$2.log")"
+}
+
+failed_at() {
+	tail -25 "$work/$1-$2.log" >&2
+	say "$1: $2 FAILED: $work/$1-$2.log"
+}
+
+# boot SYSTEM -- install the packages and systemd, then let that be the first process of a copy of the root, with a
+# network and cgroups of its own; it runs scripts/release/booted.sh and ends.
+boot() {
+	local log=$work/$1-systemd.log group
+	discard "$1" systemd
+	in_copy "$1" systemd "" /bin/bash /source/scripts/release/inside.sh units_only "$before" >"$log" 2>&1 ||
+		{ failed_at "$1" systemd && return 1; }
+	group=$(findmnt -no TARGET -t cgroup2 | head -1)/farlog-release-test.$$
+	mkdir "$group"
+	(
+		echo "$BASHPID" >"$group/cgroup.procs"
+		in_copy "$1" systemd "--cgroup --net --uts --ipc" /usr/bin/env -i container=farlog \
+			PATH=/usr/sbin:/usr/bin:/sbin:/bin /lib/systemd/systemd --unit=farlog-test.service
+	) >>"$log" 2>&1 || {
+		cat "$work/layers-$1-systemd/upper/booted.log" >>"$log" || true # systemd itself may not have come up
+		failed_at "$1" systemd
 		return 1
 	}
-	rm -rf --one-file-system "$layers"
-	say "$1: $2: $(tail -1 "$work/$1-$2.log")"
+	find "$group" -depth -type d -exec rmdir {} +
+	say "$1: systemd: $(tail -1 "$work/layers-$1-systemd/upper/booted.log")"
+	discard "$1" systemd
 }
 
 scripts/setup.sh build ctest vm
@@ -78,7 +115,8 @@ for part in "${parts[@]}"; do
 	debian12 | debian13) inside "$part" deb || failed=1 ;;
 	java) [ "$jars" = yes ] && { inside debian13 java || failed=1; } || say "java: skipped: no JDK 22 or later" ;;
 	rpm | lintian) inside debian13 "$part" || failed=1 ;;
-	*) say "unknown part \"$part\": expected debian12, debian13, rpm, java or lintian" >&2 && exit 2 ;;
+	systemd) boot debian12 || failed=1; boot debian13 || failed=1 ;;
+	*) say "unknown part \"$part\": expected debian12, debian13, rpm, java, systemd or lintian" >&2 && exit 2 ;;
 	esac
 done
 exit "$failed"

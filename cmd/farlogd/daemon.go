@@ -48,6 +48,7 @@ type daemon struct {
 	loops        []*progress    // of the roles
 	firstAnswers []func() error // what others than the control plane said to a role when it asked first
 	ready        readyFile
+	notifier     *notifier
 
 	controlAddress  string // where the agents of this process find the control plane
 	metricsAddress  string
@@ -77,6 +78,7 @@ func newDaemon(s *settings, stdout, stderr io.Writer) *daemon {
 		logger:   slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level})),
 		registry: metrics.NewRegistry(version.Of()),
 	}
+	d.notifier = &notifier{logger: d.logger, stalled: d.stalled, isHeldUp: isHeldUpByDevice}
 	d.clock = newClockJumps(d.logger)
 	metrics.NewClock(d.registry, metrics.KernelClock)
 	metrics.NewClockJumps(d.registry, d.clock.sample)
@@ -144,9 +146,10 @@ func (d *daemon) serve(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	}
-	if err := d.announce(); err != nil {
-		return errors.Join(err, errors.New("ready file could not be written"))
+	if err := d.notifyReady(d.announce()); err != nil {
+		return err
 	}
+	group.Go(func() error { return d.notifier.run(ctx) })
 	err := group.Wait()
 	d.logger.Info("stopping", "roles", d.settings.roles)
 	return err
@@ -230,8 +233,8 @@ type ready struct {
 	Host    string   `json:"host_socket,omitempty"`
 }
 
-// announce tells people on stderr and programs on stdout and in the ready file.
-func (d *daemon) announce() error {
+// announce tells people on stderr and programs on stdout and in the ready file. It gives what it has told people.
+func (d *daemon) announce() (says string, err error) {
 	s := d.settings
 	message := ready{
 		Ready: true, PID: os.Getpid(), Roles: s.roles, Control: d.controlAddress,
@@ -241,7 +244,7 @@ func (d *daemon) announce() error {
 		message.Store = s.storeDir
 	}
 	message.Host, message.Serve = d.hostSocket, d.serveAddress
-	says := "ready: " + joinAnd(s.roles)
+	says = "ready: " + joinAnd(s.roles)
 	answers := slices.Clone(d.firstAnswers)
 	for _, link := range d.links {
 		answers = append(answers, link.healthy)
@@ -255,7 +258,7 @@ func (d *daemon) announce() error {
 	}
 	line, err := json.Marshal(message)
 	if err != nil {
-		return err
+		return "", err
 	}
 	fmt.Fprintf(d.stderr, "farlogd is %s\n", says)
 	fmt.Fprintf(d.stderr, "  control  %s\n", d.controlAddress)
@@ -282,7 +285,7 @@ func (d *daemon) announce() error {
 		fmt.Fprintf(d.stderr, "next:\n  farlog%s stream create desk7/orders\n  farlog%s status\n", flag, flag)
 	}
 	fmt.Fprintf(d.stdout, "%s\n", line)
-	return d.ready.write(append(line, '\n'))
+	return says, d.ready.write(append(line, '\n'))
 }
 
 func (d *daemon) metricsURL() string {

@@ -91,6 +91,7 @@ func (d *daemon) openHost(context.Context) error {
 		namespaces: newHostNamespaces(nvmehost.Kernel{}, cmp.Or(d.settings.hostNVMeKeys, namespaceKeysDefault),
 			role.logger),
 	}
+	role.meter.paths.OnMeasured = role.meter.link.progress.note
 	role.recall()
 	role.server, err = hostagent.Listen(hostagent.Config{
 		Socket: d.settings.hostSocket, Rules: rules, Readers: readers,

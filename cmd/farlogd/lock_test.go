@@ -29,7 +29,7 @@ func TestDaemon_SecondOfARoleIsRefused(t *testing.T) {
 		if err := first.lockRole(role); err != nil {
 			t.Fatal(err)
 		}
-		if err := first.announce(); err != nil {
+		if _, err := first.announce(); err != nil {
 			t.Fatal(err)
 		}
 		err := open(second)

@@ -57,14 +57,22 @@ func Find(dir string, kinds ...Kind) (Files, error) {
 		dir, kinds[0], certSuffix)
 }
 
-// checkKeyMode refuses a key that others than its owner can read.
+// checkKeyMode refuses a key that others than its owner can read. One of root's may be read by a group: systemd's
+// credentials and Kubernetes' secrets are so, for a process that is not root.
 func checkKeyMode(path string) error {
 	info, err := os.Stat(path)
 	if err != nil {
 		return fmt.Errorf("key %q: %w", path, errors.Unwrap(err))
 	}
-	if info.Mode().Perm()&0o077 != 0 {
+	if !isKeyMode(info.Mode().Perm(), ownerOf(info), os.Geteuid()) {
 		return fmt.Errorf("key %q can be read by others than its owner: chmod 600 %s", path, path)
 	}
 	return nil
+}
+
+func isKeyMode(mode os.FileMode, owner, user int) bool {
+	if owner == 0 && user != 0 {
+		mode &^= 0o040
+	}
+	return mode&0o077 == 0
 }

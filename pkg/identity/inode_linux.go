@@ -13,6 +13,14 @@ func inodeOf(info os.FileInfo) uint64 {
 	return 0
 }
 
+// ownerOf is a file's user; -1 = unknown.
+func ownerOf(info os.FileInfo) int {
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		return int(stat.Uid)
+	}
+	return -1
+}
+
 // isOwn reports whether a directory is this user's alone.
 func isOwn(info os.FileInfo) bool {
 	stat, ok := info.Sys().(*syscall.Stat_t)

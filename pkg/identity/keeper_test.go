@@ -200,3 +200,33 @@ func TestKeeper_RefusesAKeyForEverybody(t *testing.T) {
 	_, err := NewKeeper(files, slog.New(slog.DiscardHandler))
 	checkError(t, "key", err, "can be read by others than its owner: chmod 600")
 }
+
+// Root may let the group of a role read its key, as systemd and Kubernetes do; nobody else may, nor may one write it.
+func TestKeyMode_RootMayLetAGroupRead(t *testing.T) {
+	for _, test := range []struct {
+		mode        os.FileMode
+		owner, user int
+		want        bool
+	}{
+		{0o600, 1000, 1000, true},
+		{0o400, 0, 1000, true},
+		{0o440, 0, 1000, true},
+		{0o640, 0, 1000, true},
+		{0o640, 0, 0, false},
+		{0o640, 1000, 1000, false},
+		{0o660, 0, 1000, false},
+		{0o644, 0, 1000, false},
+		{0o640, -1, 1000, false},
+	} {
+		if got := isKeyMode(test.mode, test.owner, test.user); got != test.want {
+			t.Errorf(
+				"mode %o of user %d for user %d: %v, expected %v",
+				test.mode,
+				test.owner,
+				test.user,
+				got,
+				test.want,
+			)
+		}
+	}
+}

@@ -250,10 +250,32 @@ java_all() {
 	done
 }
 
+# units_only -- what scripts/release/booted.sh needs, which systemd runs.
+units_only() {
+	apt-get install -y -q --no-install-recommends systemd util-linux libfabric1 \
+		/packages/now/{farlog_,farlogd_,farlog-archive_}*.deb
+	units
+	cat >/etc/systemd/system/farlog-test.service <<-END
+		[Unit]
+		Requires=basic.target systemd-journald.service
+		After=basic.target systemd-journald.service
+		SuccessAction=exit
+		FailureAction=exit
+		FailureActionExitStatus=1
+
+		[Service]
+		Type=oneshot
+		ExecStart=/bin/bash /source/scripts/release/booted.sh
+		StandardOutput=file:/booted.log
+		StandardError=inherit
+	END
+}
+
 case "$part" in
 deb) deb ;;
 java) java_all ;;
 archived) archived ;;
+units_only) units_only ;;
 rpm) rpm_all ;;
 lintian)
 	lintian --fail-on error,warning --info --show-overrides /packages/now/*.deb

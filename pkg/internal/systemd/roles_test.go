@@ -83,9 +83,14 @@ func (s *site) start(role string, args ...string) *testenv.Process {
 	if role != "control" {
 		args = append(args, "--control", s.control)
 	}
-	process, _ := testenv.StartDaemonUnder(s.T, confinementOf(s.T, role, s.users[role], groupID).under(s.T),
-		s.path(role), role, append(args, "--data-dir", s.path(role), "--tls-dir", s.path(role, "tls"), "--host-name",
-			role+"1", "--metrics-listen", "127.0.0.1:0")...)
+	socket, path := notifySocket(s.T)
+	under := append(notifyUnder(path, 0), confinementOf(s.T, role, s.users[role], groupID).under(s.T)...)
+	args = append(args, "--data-dir", s.path(role), "--tls-dir", s.path(role, "tls"), "--host-name", role+"1",
+		"--metrics-listen", "127.0.0.1:0")
+	process, _ := testenv.StartDaemonUnder(s.T, under, s.path(role), role, args...)
+	if got := nextMessage(s.T, socket, heardMost); got != "READY=1\nSTATUS=ready: "+role {
+		s.Fatalf("systemd hears %q of %s, expected that it is ready", got, role)
+	}
 	return process
 }
 
