@@ -81,8 +81,13 @@ func newRootCommand(env *environment) *cobra.Command {
 		return env.checkSecurity()
 	}
 
-	root.AddCommand(
-		// One line a command, alphabetical.
+	root.AddCommand(newCommands(env)...)
+	return root
+}
+
+// newCommands makes one line a command, alphabetical.
+func newCommands(env *environment) []*cobra.Command {
+	return []*cobra.Command{
 		newAppendCommand(env),
 		newApplyCommand(env),
 		newArchiveCommand(env),
@@ -100,6 +105,7 @@ func newRootCommand(env *environment) *cobra.Command {
 		newAuditCommand(env),
 		newOrderCommand(env),
 		newPlanCommand(env),
+		newQueryCommand(env),
 		reference.NewCommand(env.stdout),
 		newRegionCommand(env),
 		newReplayCommand(env),
@@ -113,8 +119,7 @@ func newRootCommand(env *environment) *cobra.Command {
 		newTenantCommand(env),
 		newTopCommand(env),
 		newVerifyCommand(env),
-	)
-	return root
+	}
 }
 
 func aboveZero(timeout time.Duration) error {

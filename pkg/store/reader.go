@@ -18,6 +18,9 @@ type ReaderOptions struct {
 	// SyncedOnly holds back what the appender has not synced yet: a power cut takes nothing from the stream that was
 	// given.
 	SyncedOnly bool
+	// Window leaves out records of other times. Which segments it needs is found by their manifests when the reader is
+	// opened; of what comes later all is read. Not together with Seek.
+	Window Window
 	// IsOpenFast leaves out which records are superseded: finding where epochs begin may mean to read the segment that
 	// is still written. Only with IncludeSuperseded.
 	IsOpenFast bool
@@ -55,12 +58,14 @@ type Reader struct {
 	seenMark int64
 	// isRechecked: the end of this segment was read again after the next one had begun, so it is the end.
 	isRechecked bool
+	seen        Extent // of segments that are not open any more
 }
 
 // readable is what a reader knows of a segment.
 type readable struct {
 	found
 	lowLSN uint64 // least lsn in it
+	part   part
 }
 
 // mark64 is an epoch's begin with its generation.
@@ -99,6 +104,11 @@ func (s *Store) OpenReader(stream string, options ReaderOptions) (*Reader, error
 	r := &Reader{store: s, dir: s.streamDir(stream), stream: stream, options: options}
 	if err := s.steady(stream, r.loadSegments); err != nil {
 		return nil, err
+	}
+	if !options.Window.isAll() {
+		if err := r.loadParts(); err != nil {
+			return nil, err
+		}
 	}
 	if options.IsOpenFast {
 		return r, nil
@@ -242,6 +252,8 @@ func (r *Reader) open(i int, offset int64, isStart bool) error {
 	if err != nil {
 		return wrap("open", s.name, err)
 	}
+	r.seen = r.Seen()
+	r.seen.Segments++
 	r.file, r.scan, r.chain = file, newScanner(file, s.header.identity(), offset), chain{}
 	if isStart {
 		r.chain = s.header.start()
@@ -258,6 +270,12 @@ func (r *Reader) Next() (Item, error) {
 			if err := r.openNext(); err != nil {
 				return Item{}, err
 			}
+		}
+		if r.isBehindPart() {
+			if err := r.leave(); err != nil {
+				return Item{}, err
+			}
+			continue
 		}
 		item, err := r.decode()
 		if err == nil {
@@ -302,7 +320,7 @@ func (r *Reader) openNext() error {
 			return io.EOF
 		}
 	}
-	return r.open(r.at, segmentDataOffset, true)
+	return r.enter(r.at)
 }
 
 // decode takes the next record of the segment into the chain.
@@ -356,6 +374,9 @@ func (r *Reader) isWanted(item Item) bool {
 	}
 	if item.Generation == r.from.generation && item.LSN < r.from.lsn || item.TimestampNS < r.from.ts ||
 		item.Place().IsBefore(r.from.place) {
+		return false
+	}
+	if !r.options.Window.has(item.TimestampNS) {
 		return false
 	}
 	if item.IsSuperseded && !r.options.IncludeSuperseded {
@@ -418,7 +439,7 @@ func (r *Reader) atEnd(stop error) error {
 	}
 	// A chain that is ahead of the next header has seen records that a failed sync took back; they come again and are
 	// skipped.
-	return r.open(r.at+1, segmentDataOffset, true)
+	return r.enter(r.at + 1)
 }
 
 // checkSealedEnd: a sealed segment must end where its manifest says. otherwise is what to return when it does, or is

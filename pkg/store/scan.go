@@ -24,6 +24,7 @@ type scanner struct {
 	end   int64 // nothing from here on is looked at; 0 = the file's end
 	buf   []byte
 	chunk []byte // unread part of buf, beginning at off
+	total int64  // of bytes that were read
 }
 
 func newScanner(file io.ReaderAt, id record.Identity, off int64) *scanner {
@@ -84,7 +85,7 @@ func (s *scanner) fill(need int) error {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return &readError{err}
 	}
-	s.chunk = s.buf[:n]
+	s.chunk, s.total = s.buf[:n], s.total+int64(n)
 	return nil
 }
 

@@ -45,6 +45,7 @@ var arrows = map[string][]string{
 	"merge":     {"record", "store"},
 	"consume":   {"farlog", "record", "replace", "store"},
 	"replica":   {"record", "retry", "store"},
+	"query":     {"audit", "control", "record", "store"},    // control: for its patterns; audit: FIX in expressions
 	"retention": {"control", "merge", "replace", "store"},   // control: for its patterns
 	"archive":   {"control", "retention", "retry", "store"}, // control: for its patterns
 	"target":    {"api", "farlog", "filelock", "identity", "nvmet", "replace"},

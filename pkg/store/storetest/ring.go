@@ -84,6 +84,12 @@ func (r *Ring) AppendPayload(payload []byte) {
 	r.put(record.Header{Epoch: r.cursor.Epoch, Class: 1}, nil, payload)
 }
 
+// AppendGap writes a GAP record, in the place of a record that was refused for a cause.
+func (r *Ring) AppendGap(cause string) {
+	r.put(record.Header{Epoch: r.cursor.Epoch, Flags: record.FlagGap}, nil,
+		record.RefusedGap(cause, record.GapPayloadLen+len(cause)))
+}
+
 func (r *Ring) put(h record.Header, key, payload []byte) {
 	if h.Flags.IsControl() {
 		key = nil

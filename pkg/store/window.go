@@ -1,0 +1,181 @@
+package store
+
+import (
+	"errors"
+	"math"
+)
+
+// Window is a span of the times of records, in nanoseconds since 1970. The zero value is all time.
+type Window struct {
+	From uint64
+	To   uint64 // the first time that is not in it; 0 = no end
+}
+
+func (w Window) isAll() bool { return w == Window{} }
+
+func (w Window) has(ts uint64) bool { return w.meets(ts, ts) }
+
+// meets reports whether a time from low to high is in it.
+func (w Window) meets(low, high uint64) bool { return high >= w.From && (w.To == 0 || low < w.To) }
+
+// part is what of a segment may hold records of a window. The zero value is all of it.
+type part struct {
+	isEmpty  bool
+	from, to int64 // offsets; 0 = its begin, its end
+}
+
+// Extent is how much of a stream is read.
+type Extent struct {
+	Segments int
+	Bytes    int64 // of records
+}
+
+// Extent is how much a reader that was just opened will read of what is there: of sealed segments only what has records
+// of the window, by their signed manifests and their indexes.
+func (r *Reader) Extent() (e Extent) {
+	for _, s := range r.segments {
+		end := s.part.to
+		if end == 0 {
+			end = s.used()
+		}
+		if !s.part.isEmpty && end > segmentDataOffset {
+			e.Segments++
+			e.Bytes += end - max(s.part.from, segmentDataOffset)
+		}
+	}
+	return e
+}
+
+// Segments counts the segments that the reader knows.
+func (r *Reader) Segments() int { return len(r.segments) }
+
+// Seen is how much the reader has read. Bytes that are read ahead count.
+func (r *Reader) Seen() Extent {
+	seen := r.seen
+	if r.scan != nil {
+		seen.Bytes += r.scan.total
+	}
+	return seen
+}
+
+// used is where the records of a segment end, as far as is known without a walk.
+func (s *readable) used() int64 {
+	if s.isSealed {
+		return s.size
+	}
+	return s.mark.syncedOffset
+}
+
+// loadParts finds out which parts of the segments may hold records of the window.
+func (r *Reader) loadParts() (err error) {
+	for i := range r.segments {
+		if r.segments[i].part, err = r.partOf(i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// partOf believes nothing but a manifest that the store signed, and an index that agrees with it: without them all of
+// the segment is read.
+func (r *Reader) partOf(i int) (part, error) {
+	s, w := &r.segments[i], r.options.Window
+	m, _, err := r.store.ReadManifest(r.stream, s.number)
+	if isNotExist(err) || errors.Is(err, ErrCorrupt) {
+		return part{}, nil
+	}
+	if err != nil {
+		return part{}, err
+	}
+	s.isSealed, s.size = true, m.UsedBytes
+	if m.FirstLSN != s.header.FirstLSN || m.Generation != s.header.Generation {
+		return part{}, nil
+	}
+	if !w.meets(m.MinTimestampNS, m.MaxTimestampNS) {
+		return part{isEmpty: true}, nil
+	}
+	raw, err := readFile(r.dir.fsys, r.dir.file(s.number, indexSuffix), indexBytesMax)
+	if err != nil && !isNotExist(err) {
+		return part{}, wrap("read", r.dir.file(s.number, indexSuffix), err)
+	}
+	x, err := decodeIndex(raw, s.header, m.UsedBytes)
+	if err != nil || !x.agrees(m) {
+		return part{}, nil
+	}
+	return x.partOf(w), nil
+}
+
+// agrees reports whether an index is of all records of a segment, as far as the manifest says.
+func (x index) agrees(m Manifest) bool {
+	low, high := uint64(math.MaxUint64), uint64(0)
+	for i, e := range x.entries {
+		low, high = min(low, e.minTS), max(high, e.maxTS)
+		if i == 0 && e.offset != segmentDataOffset || i > 0 && e.offset <= x.entries[i-1].offset {
+			return false
+		}
+	}
+	return low == m.MinTimestampNS && high == m.MaxTimestampNS
+}
+
+// partOf is from the first entry with records of the window to the last.
+func (x index) partOf(w Window) part {
+	p := part{isEmpty: true}
+	for i, e := range x.entries {
+		if !w.meets(e.minTS, e.maxTS) {
+			continue
+		}
+		if p.isEmpty {
+			p = part{from: e.offset}
+		}
+		if p.to = 0; i < len(x.entries)-1 {
+			p.to = x.entries[i+1].offset
+		}
+	}
+	return p
+}
+
+// isBehindPart reports whether the rest of the open segment has no record of the window.
+func (r *Reader) isBehindPart() bool {
+	p := r.segments[r.at].part
+	return p.to != 0 && r.scan.off >= p.to
+}
+
+// enter opens a segment where the window begins in it, or the next one that has some of it. Behind all of them it
+// stands at the end of the last one.
+func (r *Reader) enter(i int) error {
+	for i < len(r.segments)-1 && r.segments[i].part.isEmpty {
+		i++
+	}
+	p := r.segments[i].part
+	if p.isEmpty {
+		return r.openEnd(i)
+	}
+	err := r.open(i, max(p.from, segmentDataOffset), p.from <= segmentDataOffset)
+	if err == nil && p.to != 0 {
+		r.scan.end = p.to // nothing is read ahead of it
+	}
+	return err
+}
+
+// leave goes from the open segment, whose rest has nothing of the window, to the next one.
+func (r *Reader) leave() error {
+	if r.at < len(r.segments)-1 {
+		return r.enter(r.at + 1)
+	}
+	return r.openEnd(r.at)
+}
+
+// openEnd goes to the end of a sealed segment, where the log goes on in the next one.
+func (r *Reader) openEnd(i int) error {
+	s := &r.segments[i]
+	m, _, err := r.store.ReadManifest(r.stream, s.number)
+	if err != nil {
+		return err
+	}
+	s.part = part{}
+	if err := r.open(i, m.UsedBytes, false); err != nil {
+		return err
+	}
+	r.chain = m.end()
+	return nil
+}
