@@ -16,6 +16,7 @@ type Former struct {
 	Epoch    uint32
 	IsOut    bool // the ring says that it writes no more
 	IsFenced bool // somebody wants it out: the ring's fence is above its epoch
+	IsShared bool // other rings lie in its namespace as well, so that no reservation fences it
 }
 
 // Rings are those in the namespaces of this target.

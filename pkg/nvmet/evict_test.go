@@ -217,6 +217,13 @@ func TestWants_WhoIsToGo(t *testing.T) {
 				one.want)
 		}
 	}
+	rings.formers["/dev/x"][2].IsShared = true // a reservation fences none of many rings
+	there.Subsystems[0].Namespaces[0].Resv = Attrs{"enable": "1"}
+	if found, err := wants(there, mustDeclare(t, evictDeclaration("/dev/x", evictHostA, evictHostB, "evict")),
+		rings); err != nil || len(found) != 1 || found[0].ring != "wanted" {
+		t.Errorf("a ring that shares its namespace, with reservations: %v, error %v; want it", found, err)
+	}
+	there.Subsystems[0].Namespaces[0].Resv = nil
 	rings.formers["/dev/x"][2].Host = 999
 	if _, err := wants(there, mustDeclare(t, evictDeclaration("/dev/x", evictHostA, evictHostB, "evict")),
 		rings); err == nil || !strings.Contains(err.Error(), "is none of subsystem") {

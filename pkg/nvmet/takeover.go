@@ -25,8 +25,8 @@ const takeoverPause = 30 * time.Second
 type want struct{ subsystem, host, ring string }
 
 // wants finds the writers that somebody wants out, of subsystems that are declared so: whoever takes a ring over raises
-// its fence, and the ring does not say that its writer is gone. A namespace whose kernel has reservations needs none of
-// this: there the device does it.
+// its fence, and the ring does not say that its writer is gone. A ring that has all of a namespace with reservations
+// needs none of this: there the device does it.
 func wants(there *Config, declared *Declaration, rings Rings) (found []want, err error) {
 	for _, one := range declared.Subsystems {
 		at := slices.IndexFunc(there.Subsystems, func(s Subsystem) bool { return s.NQN == one.NQN })
@@ -34,13 +34,14 @@ func wants(there *Config, declared *Declaration, rings Rings) (found []want, err
 			continue
 		}
 		for _, namespace := range there.Subsystems[at].Namespaces {
-			if namespace.Resv["enable"] == "1" || namespace.Enable != 1 {
+			if namespace.Enable != 1 {
 				continue
 			}
+			isReserved := namespace.Resv["enable"] == "1"
 			formers, readErr := rings.Formers(namespace.Device["path"])
 			err = errors.Join(err, readErr)
 			for _, former := range formers {
-				if former.IsOut || !former.IsFenced {
+				if former.IsOut || !former.IsFenced || isReserved && !former.IsShared {
 					continue
 				}
 				host, hostErr := hostOf(one, former, rings)

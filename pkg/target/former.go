@@ -3,7 +3,6 @@ package target
 import (
 	"errors"
 	"fmt"
-	"net/url"
 
 	"github.com/farlog/farlog/pkg/farlog"
 	"github.com/farlog/farlog/pkg/nvmet"
@@ -31,7 +30,7 @@ func (Rings) Formers(device string) ([]nvmet.Former, error) {
 			return formers, err
 		}
 		formers = append(formers, nvmet.Former{Ring: uri, Host: one.Host, Epoch: one.Epoch, IsOut: one.IsClosed ||
-			one.Epoch == 0 || one.Host == 0, IsFenced: one.EpochMin > one.Epoch})
+			one.Epoch == 0 || one.Host == 0, IsFenced: one.EpochMin > one.Epoch, IsShared: uri != "nvme:"+device})
 	}
 	return formers, nil
 }
@@ -55,7 +54,7 @@ func ringsOf(device string) ([]string, error) {
 	var uris []string
 	for _, ring := range list.Rings {
 		if ring.State == farlog.RingReady {
-			uris = append(uris, uri+"?ring="+url.QueryEscape(ring.Name))
+			uris = append(uris, inRegion(uri, ring.Name).uri)
 		}
 	}
 	return uris, nil
