@@ -49,6 +49,8 @@ type namespaceRow struct {
 	Exported     bool   `json:"exported"`
 	Reservations bool   `json:"reservations"`
 	Error        string `json:"error,omitempty"`
+	FreeBytes    uint64 `json:"free_bytes"` // size of the largest ring that can be made there
+	RingError    string `json:"ring_error,omitempty"`
 }
 
 // text is the namespace for people.
@@ -60,8 +62,12 @@ func (n namespaceRow) text() string {
 	if n.Reservations {
 		fenced = "by reservations"
 	}
-	return fmt.Sprintf("%s, %s of %s, exported; hosts are fenced %s", n.Device, config.FormatSize(n.SizeBytes),
-		n.Subsystem, fenced)
+	rings := config.FormatSize(n.FreeBytes) + " free"
+	if n.RingError != "" {
+		rings = "no stream: " + n.RingError
+	}
+	return fmt.Sprintf("%s, %s of %s, exported; hosts are fenced %s; %s", n.Device, config.FormatSize(n.SizeBytes),
+		n.Subsystem, fenced, rings)
 }
 
 // media is a device below the rings of a target. Ratios are of 1.
@@ -280,6 +286,7 @@ func targetRows(all *agents) []agentRow {
 		for _, one := range target.Namespaces {
 			row.Namespaces = append(row.Namespaces, namespaceRow{
 				one.Name, one.Subsystem, one.Device, one.SizeBytes, one.Exported, one.Reservations, one.Error,
+				one.FreeBytes, one.RingError,
 			})
 		}
 		for _, ring := range target.Rings {

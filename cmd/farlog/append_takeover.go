@@ -33,7 +33,7 @@ func waitStreamFree(ctx context.Context, env *environment, options appendOptions
 		if err != nil {
 			return fmt.Errorf("acquire writer of stream %q: %w", options.stream, err)
 		}
-		holder := holderOf(status)
+		holder := holderOf(status, env.holder(options.name).Host)
 		if holder == nil {
 			return nil
 		}
@@ -54,13 +54,13 @@ func waitStreamFree(ctx context.Context, env *environment, options appendOptions
 }
 
 // holderOf gives a ring of the stream that is held for writing, unless so many are free that its writer can have
-// nothing acknowledged.
-func holderOf(status *api.StreamStatus) *api.RingState {
+// nothing acknowledged. Of a ring in a namespace that was written from this host nobody knows it but the ring's lock.
+func holderOf(status *api.StreamStatus, host string) *api.RingState {
 	if isWriterGone(status, true) {
 		return nil
 	}
 	for _, ring := range status.GetRings() {
-		if isSeen(status, ring) && ring.WriterHeld {
+		if isSeen(status, ring) && ring.WriterHeld && (ring.WriterHost == "" || ring.WriterHost != host) {
 			return ring
 		}
 	}

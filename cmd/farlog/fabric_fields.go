@@ -72,6 +72,7 @@ var streamFields = []apiField{
 	valueField("members", "members", asCount),
 	valueField("needed", "needed", asCount),
 	valueField("failure_domain", "failure_domain", asText),
+	valueField("kind", "kind", asText),
 	valueField("target", "target_host", asText),
 	valueField("writer_host", "writer_host", asText),
 	valueField("latency_limit", "latency_limit", asDuration),

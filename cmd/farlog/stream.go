@@ -36,6 +36,7 @@ type createOptions struct {
 	deadline, wait     time.Duration
 	members, needed    uint32
 	failureDomain      string
+	kind               string
 	target, drain      string
 	writer             string
 	latencyLimit       time.Duration
@@ -69,6 +70,8 @@ func newStreamCreateCommand(env *environment) *cobra.Command {
 		"`members` that an acknowledgement waits for (default: more than half of them)")
 	flags.StringVar(&options.failureDomain, "failure-domain", "",
 		"failure domain that no two members share: host, rack or site (default host)")
+	flags.StringVar(&options.kind, "kind", "", "`kind` of place for the ring: nvmeof, in a namespace that the fabric "+
+		"declares and the writer's host has connected (default: a region of a target)")
 	flags.StringVar(&options.target, "target", "",
 		"`host` whose target holds the ring, for a stream with one ring (default: any)")
 	flags.StringVar(&options.writer, "writer-host", "", "`host` of the writer: among the targets that fit, placement "+
@@ -91,8 +94,8 @@ func (o createOptions) spec(name string) (*api.StreamSpec, error) {
 	}
 	spec := &api.StreamSpec{
 		Name: name, RingSizeBytes: o.size, Align: o.align, Members: o.members, Needed: o.needed,
-		FailureDomain: o.failureDomain,
-		TargetHost:    o.target, DrainHost: o.drain, WriterHost: o.writer, RecordsPerSecond: o.records,
+		FailureDomain: o.failureDomain, Kind: o.kind,
+		TargetHost: o.target, DrainHost: o.drain, WriterHost: o.writer, RecordsPerSecond: o.records,
 		BytesPerSecond: o.bytes,
 	}
 	if o.recordLenMax > 1<<31 {
@@ -296,7 +299,7 @@ func showStream(env *environment, status *api.StreamStatus) error {
 			status.LastGrant.GrantTime.AsTime().Format(time.RFC3339))
 		line("writer", "%s", writerSettingsText(status.LastGrant))
 		for _, member := range status.LastGrant.Members {
-			if isRemoteRing(member.Uri) {
+			if isRemoteRing(member.Uri) || strings.HasPrefix(member.Uri, "nvme:nqn.") {
 				line("writer connects to", "%s", member.Uri)
 			}
 		}

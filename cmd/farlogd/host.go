@@ -150,7 +150,7 @@ func (r *hostRole) acquire(ctx context.Context, request hostagent.Request) (host
 		if err != nil {
 			return hostagent.Grant{}, refusalOf(err)
 		}
-		return grantOf(response.Grant)
+		return r.readable(ctx, response.Grant)
 	}
 	asked := &api.AcquireWriterRequest{
 		Stream: request.Stream, EpochSeen: request.EpochSeen,
@@ -164,7 +164,7 @@ func (r *hostRole) acquire(ctx context.Context, request hostagent.Request) (host
 		return hostagent.Grant{}, refusalOf(err)
 	}
 	granted := response.Grant
-	grant, err := grantOf(granted)
+	grant, err := r.readable(ctx, granted)
 	if err != nil {
 		return grant, err
 	}
@@ -174,6 +174,16 @@ func (r *hostRole) acquire(ctx context.Context, request hostagent.Request) (host
 		Level: farlog.Level(granted.Level).String(), Owner: strconv.FormatUint(uint64(request.UID), 10),
 	})
 	return grant, nil
+}
+
+// readable is a grant of rings that this host reaches now.
+func (r *hostRole) readable(ctx context.Context, granted *api.Grant) (hostagent.Grant, error) {
+	for _, member := range granted.GetMembers() {
+		if err := r.meter.namespaces.waitReadable(ctx, member.Uri); err != nil {
+			return hostagent.Grant{}, err
+		}
+	}
+	return grantOf(granted)
 }
 
 // grantOf is a grant in the agent's words.

@@ -3,11 +3,15 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
 	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/metrics"
@@ -21,10 +25,11 @@ type hostNamespaces struct {
 	keys        string // the directory
 	logger      *slog.Logger
 	connections *nvmehost.Connections
+	read        func(path string) error // a block of a device
 }
 
 func newHostNamespaces(kernel nvmehost.Kernel, keys string, logger *slog.Logger) *hostNamespaces {
-	h := &hostNamespaces{kernel: kernel, keys: keys, logger: logger}
+	h := &hostNamespaces{kernel: kernel, keys: keys, logger: logger, read: readBlock}
 	h.connections = nvmehost.NewConnections(kernel, h.log)
 	return h
 }
@@ -114,4 +119,65 @@ func (h *hostNamespaces) samples() (samples []metrics.HostNamespaceSample) {
 		})
 	}
 	return samples
+}
+
+// namespaceRetryPause is between two looks at a namespace that does not answer.
+const namespaceRetryPause = 100 * time.Millisecond
+
+// waitReadable waits until the namespace that a granted ring lies in answers; of a ring elsewhere it does not wait.
+// When the former writer's host was evicted for the grant, the connections of all hosts ended: a device that answers
+// after the grant is of a connection after that, and not one that is just going.
+func (h *hostNamespaces) waitReadable(ctx context.Context, uri string) error {
+	path, isThere := strings.CutPrefix(uri, "nvme:nqn.")
+	nqn, _, _ := strings.Cut("nqn."+path, "/")
+	if !isThere {
+		return nil
+	}
+	for {
+		err := h.readNamespace(ctx, nqn)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-time.After(namespaceRetryPause):
+		case <-ctx.Done():
+			return fmt.Errorf("the ring lies in a namespace of subsystem %s, which does not answer: %w", nqn, err)
+		}
+	}
+}
+
+// readNamespace reads a block of a namespace, and returns early when ctx is done: a device that answers nothing holds
+// who reads it for as long as its timeouts are.
+func (h *hostNamespaces) readNamespace(ctx context.Context, nqn string) error {
+	device, err := h.kernel.Find(nqn, 1)
+	if err != nil {
+		return err
+	}
+	answered := make(chan error, 1)
+	go func() { answered <- h.read(device.Path) }()
+	select {
+	case err := <-answered:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("device %s: no answer", device.Path)
+	}
+}
+
+// readBlock reads past the page cache.
+func readBlock(path string) error {
+	const length = 4096
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECT|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", path, err)
+	}
+	defer unix.Close(fd)
+	block, err := unix.Mmap(-1, 0, length, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return fmt.Errorf("memory for a block: %w", err)
+	}
+	defer unix.Munmap(block)
+	if n, err := unix.Pread(fd, block, 0); err != nil || n != length {
+		return fmt.Errorf("read %s: %d bytes: %w", path, n, err)
+	}
+	return nil
 }

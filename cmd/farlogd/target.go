@@ -20,7 +20,6 @@ import (
 func guardMappings() error { return farlog.GuardMappings() }
 
 func (d *daemon) openTarget(context.Context) error {
-	d.nvmet.KeepRings(target.Rings{})
 	conn, err := d.dial(identity.KindTarget)
 	if err != nil {
 		return err
@@ -37,6 +36,7 @@ func (d *daemon) openTarget(context.Context) error {
 		conn.Close()
 		return err
 	}
+	d.nvmet.KeepRings(one.ExportedRings())
 	d.sweepCounters()
 	metrics.NewRings(d.registry, func() []metrics.RingSample { return ringSamples(one.Rings()) })
 	metrics.NewListeners(

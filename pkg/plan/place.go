@@ -3,9 +3,11 @@ package plan
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"time"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/reconcile"
@@ -28,11 +30,13 @@ func newPlacing(in Input, ringBytes map[string]uint64) *placing {
 		LiveTargets: map[string]*api.Agent{},
 		LiveDrains:  map[string]*api.Agent{}, Targets: map[string]*api.TargetState{},
 		TargetSpecs: map[string]*api.TargetSpec{}, DrainSpecs: map[string]*api.DrainSpec{},
+		Hosts: map[string]*api.HostState{},
 	}}
 	for _, spec := range in.Fabric.Targets {
 		agent := &api.Agent{Id: spec.Host, Host: spec.Host}
 		p.world.LiveTargets[spec.Host], p.world.TargetSpecs[spec.Host], p.world.Targets[spec.Host] = agent, spec,
 			&api.TargetState{Agent: agent}
+		p.connect(spec)
 	}
 	for _, host := range in.drainHosts() {
 		p.world.LiveDrains[host] = &api.Agent{Id: host, Host: host}
@@ -79,11 +83,33 @@ func (p *placing) place(ring *api.RingSpec) {
 	p.world.Rings[reconcile.MemberKey(name, int(ring.Member))] = ring
 	p.uuids++
 	state := p.world.Targets[ring.Target]
-	state.Rings = append(state.Rings, &api.RingState{
+	seen := &api.RingState{
 		Stream: name, StreamId: ring.Stream.StreamId, Target: ring.Target,
 		RingUuid: binary.BigEndian.AppendUint64(make([]byte, 8), p.uuids), Uri: "mem:" + name,
 		RemoteUris: []string{reconcile.TransportVerbs + ":" + name},
-	})
+	}
+	if ring.Subsystem != "" { // drained on the target's host alone
+		seen.Uri, seen.RemoteUris = "nvme:"+name, nil
+	}
+	state.Rings = append(state.Rings, seen)
+}
+
+// connect has all namespaces of a target exported, and connected by the hosts that they admit.
+func (p *placing) connect(spec *api.TargetSpec) {
+	for _, one := range spec.Namespaces {
+		state := p.world.Targets[spec.Host]
+		state.Namespaces = append(state.Namespaces, &api.NamespaceState{
+			Name: one.Name, Subsystem: one.Subsystem, Device: one.Device, Exported: true,
+			Level: api.Level_LEVEL_PERSISTENT, FreeBytes: math.MaxInt64, // nobody knows how large it is
+		})
+		for _, host := range one.Hosts {
+			if p.world.Hosts[host.Host] == nil {
+				p.world.Hosts[host.Host] = &api.HostState{Host: host.Host, ReportTime: timestamppb.New(never)}
+			}
+			p.world.Hosts[host.Host].Namespaces = append(p.world.Hosts[host.Host].Namespaces,
+				&api.NamespaceConnection{Subsystem: one.Subsystem, Device: one.Device})
+		}
+	}
 }
 
 // targets are the hosts with the rings of a stream, or why there are none.

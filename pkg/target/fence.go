@@ -8,10 +8,12 @@ import (
 )
 
 // fence orders writers below the wanted epoch to stop, in a ring that nobody reaches from other hosts: where somebody
-// does, the listener does it. A writer that lives finds the order at its next call.
+// does, the listener does it, and in a namespace admitToNamespace does. A writer that lives finds the order at its next
+// call.
 func (t *Target) fence(spec *api.RingSpec, ring Ring) Ring {
 	epoch := spec.GetAdmission().GetEpochMin()
-	if len(t.remote.listeners) > 0 || len(ring.State.RingUuid) == 0 || epoch <= ring.State.EpochMin {
+	if spec.Subsystem != "" || len(t.remote.listeners) > 0 || len(ring.State.RingUuid) == 0 ||
+		epoch <= ring.State.EpochMin {
 		return ring
 	}
 	if err := farlog.Fence(ring.State.Uri, epoch); err != nil {

@@ -35,6 +35,14 @@ func (t *Target) declareNamespaces(message *api.WatchRingsResponse) {
 		return
 	}
 	t.declared = message
+	exported := make(map[string]*api.Namespace, len(message.Namespaces))
+	for _, one := range message.Namespaces {
+		exported[one.Subsystem] = one
+	}
+	t.mutex.Lock()
+	t.exported = exported
+	t.mutex.Unlock()
+	t.requestProbe()
 	if t.config.Exports == nil {
 		return
 	}
@@ -65,10 +73,15 @@ func (t *Target) namespaces() (states []*api.NamespaceState) {
 	if t.config.Exports == nil {
 		return nil
 	}
-	for _, one := range t.config.Exports.Namespaces() {
+	seen := t.config.Exports.Namespaces()
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	for _, one := range seen {
+		space := t.spaces[one.Device]
 		states = append(states, &api.NamespaceState{
 			Name: one.Name, Subsystem: one.NQN, Device: one.Device, SizeBytes: one.SizeBytes,
 			Exported: one.IsExported, Reservations: one.HasReservations, Error: one.Error,
+			Level: space.level, FreeBytes: space.free, RingError: space.failure,
 		})
 	}
 	return states

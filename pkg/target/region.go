@@ -68,6 +68,9 @@ func (t *Target) watchRegions(ctx context.Context) {
 		select {
 		case <-tick.C:
 			t.probeRegions()
+			t.probeNamespaces()
+		case <-t.probe:
+			t.probeNamespaces()
 		case <-ctx.Done():
 			return
 		}

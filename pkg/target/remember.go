@@ -39,10 +39,25 @@ func carryFenced(before, wanted []*api.RingSpec) {
 				slices.ContainsFunc(admission.GetGrants(), isWanted)
 		})
 		slices.SortStableFunc(fenced, func(a, b *api.RemoteGrant) int { return cmp.Compare(b.Epoch, a.Epoch) })
+		if spec.Subsystem != "" {
+			fenced = newestOfHosts(fenced) // all of them: what fences a host is that somebody knows of it
+		} else {
+			fenced = fenced[:min(len(fenced), fencedMax)]
+		}
 		if len(fenced) > 0 {
-			admission.Grants = append(admission.Grants, fenced[:min(len(fenced), fencedMax)]...)
+			admission.Grants = append(admission.Grants, fenced...)
 		}
 	}
+}
+
+// newestOfHosts leaves the first grant of each host.
+func newestOfHosts(grants []*api.RemoteGrant) (newest []*api.RemoteGrant) {
+	for _, one := range grants {
+		if !slices.ContainsFunc(newest, func(other *api.RemoteGrant) bool { return other.HostNqn == one.HostNqn }) {
+			newest = append(newest, one)
+		}
+	}
+	return newest
 }
 
 func (t *Target) remember(message *api.WatchRingsResponse) error {

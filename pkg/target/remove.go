@@ -16,6 +16,9 @@ import (
 func (t *Target) end(spec *api.RingSpec, at site, before []Ring) Ring {
 	name := spec.Stream.Spec.Name
 	isRemoving := spec.Deletion == api.DeletionStage_DELETION_STAGE_REMOVING
+	if spec.Subsystem != "" && t.regionOfNamespace(spec.Subsystem) == "" {
+		return t.describeRing(name, at, errUndeclared(spec.Subsystem), before)
+	}
 	status, err := farlog.Inspect(at.uri)
 	if errors.Is(err, farlog.ErrNotFound) && (isRemoving || !t.wasProvided(spec)) {
 		return t.removedRing(spec, at, isRemoving)
@@ -37,6 +40,11 @@ func (t *Target) end(spec *api.RingSpec, at site, before []Ring) Ring {
 		err = farlog.Fence(at.uri, least)
 	}
 	ring := t.describeRing(name, at, err, before)
+	if spec.Subsystem != "" {
+		ring = t.admitToNamespace(spec, ring)
+		ring.State.Closed = isClosed(spec, ring.State, true)
+		return ring
+	}
 	if len(ring.State.RingUuid) > 0 {
 		t.remote.setWanted(spec, ring.State.Uri, ring.State.RingUuid)
 	}
@@ -56,6 +64,12 @@ func isClosed(spec *api.RingSpec, state *api.RingState, hasListeners bool) bool 
 // remove takes an empty ring away. Who is still in it keeps it: the next look tries again.
 func (t *Target) remove(spec *api.RingSpec, at site, before []Ring) Ring {
 	name := spec.Stream.Spec.Name
+	if spec.Subsystem != "" {
+		ring := t.admitToNamespace(spec, t.describeRing(name, at, nil, before))
+		if ring.State.Error != "" || ring.State.WriterHeld {
+			return ring // a writer of another host has come meanwhile
+		}
+	}
 	if !t.remote.drop(name) {
 		return t.describeRing(name, at, nil, before) // connections are being ended
 	}
@@ -66,6 +80,7 @@ func (t *Target) remove(spec *api.RingSpec, at site, before []Ring) Ring {
 	}
 	t.config.Logger.Info("removed ring", "stream", name, "stream_id", spec.Stream.StreamId, "ring_uuid",
 		fmt.Sprintf("%x", spec.RingUuid), "path", at.name())
+	t.requestProbe()
 	return t.removedRing(spec, at, true)
 }
 

@@ -51,7 +51,10 @@ func globEscape(path string) string {
 // ensure makes a ring that is missing, and says where it is. Whatever else is at its place is left alone, and the error
 // says what would remedy it.
 func (t *Target) ensure(spec *api.RingSpec) (site, error) {
-	at := t.siteOf(spec.Stream.Spec.Name)
+	at := t.siteOf(spec)
+	if spec.Subsystem != "" && t.regionOfNamespace(spec.Subsystem) == "" {
+		return at, errUndeclared(spec.Subsystem)
+	}
 	status, err := t.inspect(at.uri)
 	switch {
 	case errors.Is(err, farlog.ErrNotFound) && t.wasProvided(spec) && !isToBeNew(spec) && !t.wasLost(spec):
@@ -153,6 +156,9 @@ func (t *Target) form(at site, spec *api.RingSpec) (site, error) {
 		StreamID:     spec.Stream.StreamId,
 		StreamName:   spec.Stream.Spec.Name,
 		Salt:         spec.Stream.Salt,
+	}
+	if spec.Subsystem != "" {
+		return t.formInNamespace(at, spec.Subsystem, options)
 	}
 	if at.path == "" {
 		return t.formInRegion(options, spec.Stream.Spec.Level)

@@ -44,7 +44,11 @@ func inRegion(region, stream string) site {
 
 // siteOf is where the ring of a stream is. With regions it is the first that has one of that name, or of which it
 // cannot be told; with none the first, where it would be made.
-func (t *Target) siteOf(stream string) site {
+func (t *Target) siteOf(spec *api.RingSpec) site {
+	stream := spec.Stream.Spec.Name
+	if spec.Subsystem != "" {
+		return inRegion(t.regionOfNamespace(spec.Subsystem), stream)
+	}
 	if len(t.config.Regions) == 0 {
 		return fileSite(t.ringPath(stream))
 	}
@@ -69,6 +73,16 @@ func (t *Target) logRegions() {
 				region)
 		}
 	}
+}
+
+// formInNamespace makes the ring beside the others of its namespace.
+func (t *Target) formInNamespace(at site, subsystem string, options farlog.FormatOptions) (site, error) {
+	if t.regionOfNamespace(subsystem) == "" {
+		return at, errUndeclared(subsystem)
+	}
+	err := farlog.Format(at.uri, options)
+	t.requestProbe() // of what is left
+	return at, err
 }
 
 // formInRegion makes the ring in the first region that gives its level and has space.

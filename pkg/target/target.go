@@ -67,6 +67,7 @@ type Target struct {
 	lock   *os.File
 	client api.TargetServiceClient
 	look   chan struct{} // asks for a look before its time, because something new is wanted
+	probe  chan struct{} // asks what namespaces give before its time
 	remote *remoteServer
 	// reporter is of the goroutine that looks.
 	reporter *api.Reporter[*api.TargetState]
@@ -79,6 +80,10 @@ type Target struct {
 	media  []*api.MediaHealth
 	// regions is what each of the places for rings gives.
 	regions []*api.Region
+	// exported are the namespaces that are declared of this host, by subsystem, and spaces what each gives, by device.
+	exported map[string]*api.Namespace
+	spaces   map[string]namespaceSpace
+	out      map[string]uint32 // by outKey: the epoch up to which a host writes no more, which has opened none of them
 	// written counts, by region, the bytes of records that were appended there since this process looks.
 	written map[string]uint64
 
@@ -92,6 +97,7 @@ type Target struct {
 	denials     denials     // of the same
 	troubles    troubles    // of the same
 	isConnected atomic.Bool // the last report reached the control plane
+	isUnsaved   atomic.Bool // what is wanted would not be known after a restart
 
 	now    func() time.Time
 	unmade map[string]*unmade // by stream; of the mutex
@@ -115,7 +121,7 @@ func New(config Config) (*Target, error) {
 	}
 	t := &Target{
 		config: config, lock: lock, client: api.NewTargetServiceClient(config.Control),
-		look:  make(chan struct{}, 1),
+		look: make(chan struct{}, 1), probe: make(chan struct{}, 1), out: make(map[string]uint32),
 		marks: make(map[string]*farlog.Inspector), provided: make(map[string][]byte),
 		now: time.Now, unmade: make(map[string]*unmade),
 	}
@@ -209,13 +215,15 @@ func (t *Target) applyWanted(message *api.WatchRingsResponse) {
 	carryFenced(t.wanted, message.Rings) // nobody else stores to wanted
 	t.carryNamespaces(message)
 	// Kept first: who has been told of a grant must find it here also after a restart.
-	if err := t.remember(message); err != nil {
+	err := t.remember(message)
+	t.isUnsaved.Store(err != nil)
+	if err != nil {
 		t.config.Logger.Warn("the list of wanted rings could not be saved for a restart", "error", err)
 	}
+	t.declareNamespaces(message) // first: rings lie in them
 	t.mutex.Lock()
 	t.wanted = message.Rings
 	t.mutex.Unlock()
-	t.declareNamespaces(message)
 	t.requestReport()
 }
 
@@ -230,7 +238,7 @@ func (t *Target) observe() {
 	t.forgetUnmade(wanted)
 	for _, spec := range wanted {
 		if spec.Deletion != api.DeletionStage_DELETION_STAGE_UNSPECIFIED && !t.isMaking(spec) {
-			at := t.siteOf(spec.Stream.Spec.Name)
+			at := t.siteOf(spec)
 			known[at.path] = true
 			seen = append(seen, t.end(spec, at, before))
 			continue
@@ -240,8 +248,12 @@ func (t *Target) observe() {
 		if errors.Is(err, errMissing) || errors.Is(err, errReplaced) {
 			t.remote.drop(spec.Stream.Spec.Name) // who is let in writes to a file that nobody finds
 		}
-		ring := t.acceptLoss(spec, t.fence(spec, t.describeRing(spec.Stream.Spec.Name, at, err, before)))
-		if len(ring.State.RingUuid) > 0 {
+		ring := t.describeRing(spec.Stream.Spec.Name, at, err, before)
+		if spec.Subsystem != "" {
+			ring = t.admitToNamespace(spec, ring)
+		}
+		ring = t.acceptLoss(spec, t.fence(spec, ring))
+		if len(ring.State.RingUuid) > 0 && spec.Subsystem == "" {
 			t.remote.setWanted(spec, ring.State.Uri, ring.State.RingUuid)
 		}
 		t.remote.describe(ring.State)

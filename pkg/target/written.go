@@ -36,10 +36,16 @@ func (t *Target) countWritten(before, after []Ring) {
 	}
 }
 
-// regionOf is the region of --region that a ring lies in, or the directory of the rings that have files of their own.
+// regionOf is the region of --region or the namespace that a ring lies in, or the directory of the rings that have
+// files of their own. Under the mutex.
 func (t *Target) regionOf(uri string) string {
 	for _, region := range t.config.Regions {
 		if strings.HasPrefix(uri, inRegion(region, "").uri) {
+			return region
+		}
+	}
+	for _, one := range t.exported {
+		if region := "nvme:" + one.Device; strings.HasPrefix(uri, inRegion(region, "").uri) {
 			return region
 		}
 	}

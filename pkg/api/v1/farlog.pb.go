@@ -490,8 +490,11 @@ type StreamSpec struct {
 	RecordsPerSecond uint64 `protobuf:"varint,15,opt,name=records_per_second,json=recordsPerSecond,proto3" json:"records_per_second,omitempty"`
 	// Declared long-run rate of keys and payloads. 0: not declared.
 	BytesPerSecond uint64 `protobuf:"varint,16,opt,name=bytes_per_second,json=bytesPerSecond,proto3" json:"bytes_per_second,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Where the ring lies. nvmeof: in a namespace that a target exports by NVMe over fabrics; the writer's host connects
+	// it, and a drain on the target's host drains it. Empty: in a region of a target.
+	Kind          string `protobuf:"bytes,17,opt,name=kind,proto3" json:"kind,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StreamSpec) Reset() {
@@ -634,6 +637,13 @@ func (x *StreamSpec) GetBytesPerSecond() uint64 {
 		return x.BytesPerSecond
 	}
 	return 0
+}
+
+func (x *StreamSpec) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
 }
 
 // TargetSpec is what an operator declares of the targets on a host. A host without a spec takes any ring.
@@ -1827,6 +1837,8 @@ type RingSpec struct {
 	// UUID of a former ring that was lost before any writer was granted the stream: it was empty, and the target makes
 	// a new one. Empty: there was none.
 	LostUuid []byte `protobuf:"bytes,7,opt,name=lost_uuid,json=lostUuid,proto3" json:"lost_uuid,omitempty"`
+	// NQN of the namespace that the ring is made in, as declared of the target's host. Empty: a region of the target.
+	Subsystem string `protobuf:"bytes,8,opt,name=subsystem,proto3" json:"subsystem,omitempty"`
 	// Stage of the stream's deletion. UNSPECIFIED: the ring stays.
 	Deletion      DeletionStage `protobuf:"varint,20,opt,name=deletion,proto3,enum=farlog.v1.DeletionStage" json:"deletion,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1910,6 +1922,13 @@ func (x *RingSpec) GetLostUuid() []byte {
 		return x.LostUuid
 	}
 	return nil
+}
+
+func (x *RingSpec) GetSubsystem() string {
+	if x != nil {
+		return x.Subsystem
+	}
+	return ""
 }
 
 func (x *RingSpec) GetDeletion() DeletionStage {
@@ -2022,7 +2041,9 @@ type RemoteGrant struct {
 	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
 	// Addresses, or address/bits, from which the client may connect; connections from elsewhere are refused, whatever
 	// their token. None: from anywhere.
-	Addresses     []string `protobuf:"bytes,6,rep,name=addresses,proto3" json:"addresses,omitempty"`
+	Addresses []string `protobuf:"bytes,6,rep,name=addresses,proto3" json:"addresses,omitempty"`
+	// Of a writer of a ring in a namespace: NQN of its host, which connects the namespace. Empty: no such ring.
+	HostNqn       string `protobuf:"bytes,7,opt,name=host_nqn,json=hostNqn,proto3" json:"host_nqn,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2099,6 +2120,13 @@ func (x *RemoteGrant) GetAddresses() []string {
 	return nil
 }
 
+func (x *RemoteGrant) GetHostNqn() string {
+	if x != nil {
+		return x.HostNqn
+	}
+	return ""
+}
+
 // Admission is whom a target admits to one ring, and whom it fences.
 type Admission struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2164,11 +2192,13 @@ type RingState struct {
 	// Why there is no usable ring, in one line with its remedy. Empty: there is one.
 	Error       string                 `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`
 	Contract    *Contract              `protobuf:"bytes,6,opt,name=contract,proto3" json:"contract,omitempty"`
-	ObserveTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=observe_time,json=observeTime,proto3" json:"observe_time,omitempty"`   // When the target read the ring.
-	WriterId    string                 `protobuf:"bytes,8,opt,name=writer_id,json=writerId,proto3" json:"writer_id,omitempty"`            // Who opened the ring last, as the writer states it: host, process and name.
-	WriterHeld  bool                   `protobuf:"varint,9,opt,name=writer_held,json=writerHeld,proto3" json:"writer_held,omitempty"`     // True: a process holds the writer's lock.
-	DrainHeld   bool                   `protobuf:"varint,10,opt,name=drain_held,json=drainHeld,proto3" json:"drain_held,omitempty"`       // True: a process holds the drain's lock.
-	WriterEpoch uint32                 `protobuf:"varint,11,opt,name=writer_epoch,json=writerEpoch,proto3" json:"writer_epoch,omitempty"` // Epoch of the writer that opened the ring last.
+	ObserveTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=observe_time,json=observeTime,proto3" json:"observe_time,omitempty"` // When the target read the ring.
+	WriterId    string                 `protobuf:"bytes,8,opt,name=writer_id,json=writerId,proto3" json:"writer_id,omitempty"`          // Who opened the ring last, as the writer states it: host, process and name.
+	// True: a process holds the writer's lock. Of a ring in a namespace: the last writer has not closed it, and its host
+	// is not evicted, so that it may still write, whether its process lives or not.
+	WriterHeld  bool   `protobuf:"varint,9,opt,name=writer_held,json=writerHeld,proto3" json:"writer_held,omitempty"`
+	DrainHeld   bool   `protobuf:"varint,10,opt,name=drain_held,json=drainHeld,proto3" json:"drain_held,omitempty"`       // True: a process holds the drain's lock.
+	WriterEpoch uint32 `protobuf:"varint,11,opt,name=writer_epoch,json=writerEpoch,proto3" json:"writer_epoch,omitempty"` // Epoch of the writer that opened the ring last.
 	// Fence of the ring: writers of lower epochs stop. 0: none.
 	EpochMin  uint32 `protobuf:"varint,12,opt,name=epoch_min,json=epochMin,proto3" json:"epoch_min,omitempty"`
 	LastEpoch uint32 `protobuf:"varint,13,opt,name=last_epoch,json=lastEpoch,proto3" json:"last_epoch,omitempty"` // Epoch of the last drained record.
@@ -2206,7 +2236,12 @@ type RingState struct {
 	Missing          bool   `protobuf:"varint,44,opt,name=missing,proto3" json:"missing,omitempty"` // True: the ring existed and is not found; error says where.
 	// What a client of the ring did that no client of farlog does, for ten minutes, in one line with its remedy. The ring
 	// can be used. Empty: nothing.
-	Warning       string `protobuf:"bytes,45,opt,name=warning,proto3" json:"warning,omitempty"`
+	Warning string `protobuf:"bytes,45,opt,name=warning,proto3" json:"warning,omitempty"`
+	// Of a ring in a namespace whose writer_held is true: name of the writer's host, as declared. Empty: a host that is
+	// not declared.
+	WriterHost string `protobuf:"bytes,46,opt,name=writer_host,json=writerHost,proto3" json:"writer_host,omitempty"`
+	// Of a ring in a namespace: why epoch_fenced is below the fence, in one line with its remedy. Empty: it is not.
+	FenceError    string `protobuf:"bytes,47,opt,name=fence_error,json=fenceError,proto3" json:"fence_error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2482,6 +2517,20 @@ func (x *RingState) GetMissing() bool {
 func (x *RingState) GetWarning() string {
 	if x != nil {
 		return x.Warning
+	}
+	return ""
+}
+
+func (x *RingState) GetWriterHost() string {
+	if x != nil {
+		return x.WriterHost
+	}
+	return ""
+}
+
+func (x *RingState) GetFenceError() string {
+	if x != nil {
+		return x.FenceError
 	}
 	return ""
 }
@@ -3533,7 +3582,12 @@ type NamespaceState struct {
 	// True: the kernel fences hosts by reservations. False: it has none, or the namespace is not exported.
 	Reservations bool `protobuf:"varint,6,opt,name=reservations,proto3" json:"reservations,omitempty"`
 	// Why it is not exported, in one line with its remedy. Empty: it is.
-	Error         string `protobuf:"bytes,7,opt,name=error,proto3" json:"error,omitempty"`
+	Error string `protobuf:"bytes,7,opt,name=error,proto3" json:"error,omitempty"`
+	// Highest level of a ring in it. UNSPECIFIED: no ring can be made there.
+	Level     Level  `protobuf:"varint,8,opt,name=level,proto3,enum=farlog.v1.Level" json:"level,omitempty"`
+	FreeBytes uint64 `protobuf:"varint,9,opt,name=free_bytes,json=freeBytes,proto3" json:"free_bytes,omitempty"` // Size of the largest ring that can be made there.
+	// Why no ring can be made there, in one line with its remedy. Empty: one can, as far as there is space.
+	RingError     string `protobuf:"bytes,10,opt,name=ring_error,json=ringError,proto3" json:"ring_error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3613,6 +3667,27 @@ func (x *NamespaceState) GetReservations() bool {
 func (x *NamespaceState) GetError() string {
 	if x != nil {
 		return x.Error
+	}
+	return ""
+}
+
+func (x *NamespaceState) GetLevel() Level {
+	if x != nil {
+		return x.Level
+	}
+	return Level_LEVEL_UNSPECIFIED
+}
+
+func (x *NamespaceState) GetFreeBytes() uint64 {
+	if x != nil {
+		return x.FreeBytes
+	}
+	return 0
+}
+
+func (x *NamespaceState) GetRingError() string {
+	if x != nil {
+		return x.RingError
 	}
 	return ""
 }
@@ -9369,7 +9444,7 @@ var File_farlog_proto protoreflect.FileDescriptor
 
 const file_farlog_proto_rawDesc = "" +
 	"\n" +
-	"\ffarlog.proto\x12\tfarlog.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8f\x18\n" +
+	"\ffarlog.proto\x12\tfarlog.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8b\x1a\n" +
 	"\n" +
 	"StreamSpec\x12\xe7\x01\n" +
 	"\x04name\x18\x01 \x01(\tB\xd2\x01\xbaH\xce\x01\xba\x01\xca\x01\n" +
@@ -9403,12 +9478,17 @@ const file_farlog_proto_rawDesc = "" +
 	"\x12records_per_second\x18\x0f \x01(\x04BR\xbaHO\xba\x01L\n" +
 	"\x12records_per_second\x12\x1eexpected at most 1000000000000\x1a\x16this <= 1000000000000uR\x10recordsPerSecond\x12~\n" +
 	"\x10bytes_per_second\x18\x10 \x01(\x04BT\xbaHQ\xba\x01N\n" +
-	"\x10bytes_per_second\x12 expected at most 100000000000000\x1a\x18this <= 100000000000000uR\x0ebytesPerSecond:\x94\t\xbaH\x90\t\x1a\xcb\x03\n" +
+	"\x10bytes_per_second\x12 expected at most 100000000000000\x1a\x18this <= 100000000000000uR\x0ebytesPerSecond\x12R\n" +
+	"\x04kind\x18\x11 \x01(\tB>\xbaH;\xba\x018\n" +
+	"\x04kind\x12\x18expected nvmeof, or none\x1a\x16this in ['', 'nvmeof']R\x04kind:\xbc\n" +
+	"\xbaH\xb8\n" +
+	"\x1a\xcb\x03\n" +
 	"\x0erecord_len_max\x1a\xb8\x03!(this.align in [64u, 128u, 256u, 512u, 1024u, 2048u, 4096u]) || this.ring_size_bytes < 16384u || (this.record_len_max >= 128u && this.record_len_max % this.align == 0u && uint(this.record_len_max) * 4u <= this.ring_size_bytes - 12288u) ? '' : 'expected a multiple of align ' + string(this.align) + ' from ' + string(this.align > 128u ? this.align : 128u) + ' to a quarter of the ring\\'s ' + string(this.ring_size_bytes - 12288u) + ' bytes'\x1a\x80\x01\n" +
 	"\x06needed\x1avthis.needed >= 1u && this.needed <= this.members ? '' : 'expected 1 to the number of members, ' + string(this.members)\x1ar\n" +
 	"\vtarget_host\x1acthis.members <= 1u || this.target_host == '' ? '' : 'expected none: members are on different hosts'\x1a\x96\x01\n" +
 	"\rlatency_limit\x1a\x84\x01!has(this.latency_limit) || this.writer_host != '' ? '' : 'expected a writer_host as well: it limits the round-trip time from there'\x1a\xaf\x02\n" +
-	"\x10bytes_per_second\x1a\x9a\x02this.records_per_second > 1000000000000u || this.bytes_per_second >= this.records_per_second && (this.bytes_per_second == 0u || this.records_per_second > 0u) ? '' : 'expected a byte a record at least, and none without records_per_second, which is ' + string(this.records_per_second)\"\xca\x03\n" +
+	"\x10bytes_per_second\x1a\x9a\x02this.records_per_second > 1000000000000u || this.bytes_per_second >= this.records_per_second && (this.bytes_per_second == 0u || this.records_per_second > 0u) ? '' : 'expected a byte a record at least, and none without records_per_second, which is ' + string(this.records_per_second)\x1a\xa5\x01\n" +
+	"\x04kind\x1a\x9c\x01this.kind != 'nvmeof' || this.members <= 1u && !has(this.latency_limit) ? '' : 'expected none: a stream in a namespace has one member, and no latency_limit'\"\xca\x03\n" +
 	"\n" +
 	"TargetSpec\x12\x8d\x01\n" +
 	"\x04host\x18\x01 \x01(\tBy\xbaHv\xba\x01s\n" +
@@ -9529,7 +9609,7 @@ const file_farlog_proto_rawDesc = "" +
 	"size_bytes\x18\b \x01(\x04R\tsizeBytes\x12D\n" +
 	"\x10deadline_default\x18\t \x01(\v2\x19.google.protobuf.DurationR\x0fdeadlineDefault\x12 \n" +
 	"\vattestation\x18\n" +
-	" \x01(\tR\vattestation\"\xc3\x02\n" +
+	" \x01(\tR\vattestation\"\xe1\x02\n" +
 	"\bRingSpec\x12\x16\n" +
 	"\x06target\x18\x01 \x01(\tR\x06target\x12)\n" +
 	"\x06stream\x18\x02 \x01(\v2\x11.farlog.v1.StreamR\x06stream\x12\x1b\n" +
@@ -9537,7 +9617,8 @@ const file_farlog_proto_rawDesc = "" +
 	"\tadmission\x18\x04 \x01(\v2\x14.farlog.v1.AdmissionR\tadmission\x12\x16\n" +
 	"\x06member\x18\x05 \x01(\rR\x06member\x128\n" +
 	"\vreplacement\x18\x06 \x01(\v2\x16.farlog.v1.ReplacementR\vreplacement\x12\x1b\n" +
-	"\tlost_uuid\x18\a \x01(\fR\blostUuid\x124\n" +
+	"\tlost_uuid\x18\a \x01(\fR\blostUuid\x12\x1c\n" +
+	"\tsubsystem\x18\b \x01(\tR\tsubsystem\x124\n" +
 	"\bdeletion\x18\x14 \x01(\x0e2\x18.farlog.v1.DeletionStageR\bdeletion\"\xdd\x01\n" +
 	"\vReplacement\x12#\n" +
 	"\rformer_target\x18\x01 \x01(\tR\fformerTarget\x12!\n" +
@@ -9546,7 +9627,7 @@ const file_farlog_proto_rawDesc = "" +
 	"start_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12\x0e\n" +
 	"\x02by\x18\x04 \x01(\tR\x02by\x12\x16\n" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12#\n" +
-	"\rloss_accepted\x18\x06 \x01(\bR\flossAccepted\"\xde\x01\n" +
+	"\rloss_accepted\x18\x06 \x01(\bR\flossAccepted\"\xf9\x01\n" +
 	"\vRemoteGrant\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\fR\x05token\x12(\n" +
 	"\x04role\x18\x02 \x01(\x0e2\x14.farlog.v1.GrantRoleR\x04role\x12\x14\n" +
@@ -9556,10 +9637,12 @@ const file_farlog_proto_rawDesc = "" +
 	"generation\x12;\n" +
 	"\vexpire_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"expireTime\x12\x1c\n" +
-	"\taddresses\x18\x06 \x03(\tR\taddresses\"X\n" +
+	"\taddresses\x18\x06 \x03(\tR\taddresses\x12\x19\n" +
+	"\bhost_nqn\x18\a \x01(\tR\ahostNqn\"X\n" +
 	"\tAdmission\x12\x1b\n" +
 	"\tepoch_min\x18\x01 \x01(\rR\bepochMin\x12.\n" +
-	"\x06grants\x18\x02 \x03(\v2\x16.farlog.v1.RemoteGrantR\x06grants\"\xdc\t\n" +
+	"\x06grants\x18\x02 \x03(\v2\x16.farlog.v1.RemoteGrantR\x06grants\"\x9e\n" +
+	"\n" +
 	"\tRingState\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x16\n" +
 	"\x06target\x18\x02 \x01(\tR\x06target\x12\x10\n" +
@@ -9604,7 +9687,11 @@ const file_farlog_proto_rawDesc = "" +
 	"\tstream_id\x18* \x01(\rR\bstreamId\x12+\n" +
 	"\x11reader_generation\x18+ \x01(\x04R\x10readerGeneration\x12\x18\n" +
 	"\amissing\x18, \x01(\bR\amissing\x12\x18\n" +
-	"\awarning\x18- \x01(\tR\awarning\"\xff\x02\n" +
+	"\awarning\x18- \x01(\tR\awarning\x12\x1f\n" +
+	"\vwriter_host\x18. \x01(\tR\n" +
+	"writerHost\x12\x1f\n" +
+	"\vfence_error\x18/ \x01(\tR\n" +
+	"fenceError\"\xff\x02\n" +
 	"\bDeletion\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1b\n" +
 	"\tstream_id\x18\x02 \x01(\rR\bstreamId\x12.\n" +
@@ -9719,7 +9806,7 @@ const file_farlog_proto_rawDesc = "" +
 	"\x05media\x18\x04 \x03(\v2\x16.farlog.v1.MediaHealthR\x05media\x129\n" +
 	"\n" +
 	"namespaces\x18\x05 \x03(\v2\x19.farlog.v1.NamespaceStateR\n" +
-	"namespaces\"\xcf\x01\n" +
+	"namespaces\"\xb5\x02\n" +
 	"\x0eNamespaceState\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\tsubsystem\x18\x02 \x01(\tR\tsubsystem\x12\x16\n" +
@@ -9728,7 +9815,13 @@ const file_farlog_proto_rawDesc = "" +
 	"size_bytes\x18\x04 \x01(\x04R\tsizeBytes\x12\x1a\n" +
 	"\bexported\x18\x05 \x01(\bR\bexported\x12\"\n" +
 	"\freservations\x18\x06 \x01(\bR\freservations\x12\x14\n" +
-	"\x05error\x18\a \x01(\tR\x05error\"\xa2\x02\n" +
+	"\x05error\x18\a \x01(\tR\x05error\x12&\n" +
+	"\x05level\x18\b \x01(\x0e2\x10.farlog.v1.LevelR\x05level\x12\x1d\n" +
+	"\n" +
+	"free_bytes\x18\t \x01(\x04R\tfreeBytes\x12\x1d\n" +
+	"\n" +
+	"ring_error\x18\n" +
+	" \x01(\tR\tringError\"\xa2\x02\n" +
 	"\vMediaHealth\x12\x16\n" +
 	"\x06device\x18\x01 \x01(\tR\x06device\x12\x1d\n" +
 	"\n" +
@@ -10494,184 +10587,185 @@ var file_farlog_proto_depIdxs = []int32{
 	126, // 64: farlog.v1.TargetState.report_time:type_name -> google.protobuf.Timestamp
 	39,  // 65: farlog.v1.TargetState.media:type_name -> farlog.v1.MediaHealth
 	38,  // 66: farlog.v1.TargetState.namespaces:type_name -> farlog.v1.NamespaceState
-	126, // 67: farlog.v1.MediaHealth.read_time:type_name -> google.protobuf.Timestamp
-	30,  // 68: farlog.v1.DrainState.agent:type_name -> farlog.v1.Agent
-	41,  // 69: farlog.v1.DrainState.progress:type_name -> farlog.v1.DrainProgress
-	126, // 70: farlog.v1.DrainState.report_time:type_name -> google.protobuf.Timestamp
-	43,  // 71: farlog.v1.DrainProgress.anchor:type_name -> farlog.v1.StoreAnchor
-	42,  // 72: farlog.v1.DrainProgress.base:type_name -> farlog.v1.StoreBase
-	126, // 73: farlog.v1.StoreBase.remove_time:type_name -> google.protobuf.Timestamp
-	126, // 74: farlog.v1.StoreAnchor.anchor_time:type_name -> google.protobuf.Timestamp
-	47,  // 75: farlog.v1.Assignment.members:type_name -> farlog.v1.Member
-	45,  // 76: farlog.v1.Assignment.lost_store:type_name -> farlog.v1.LostStore
-	126, // 77: farlog.v1.LostStore.rebind_time:type_name -> google.protobuf.Timestamp
-	47,  // 78: farlog.v1.Grant.members:type_name -> farlog.v1.Member
-	0,   // 79: farlog.v1.Grant.level:type_name -> farlog.v1.Level
-	1,   // 80: farlog.v1.Grant.policy:type_name -> farlog.v1.Policy
-	125, // 81: farlog.v1.Grant.deadline:type_name -> google.protobuf.Duration
-	46,  // 82: farlog.v1.Grant.holder:type_name -> farlog.v1.Holder
-	126, // 83: farlog.v1.Grant.grant_time:type_name -> google.protobuf.Timestamp
-	80,  // 84: farlog.v1.Grant.running:type_name -> farlog.v1.WriterSettings
-	125, // 85: farlog.v1.Grant.valid_for:type_name -> google.protobuf.Duration
-	126, // 86: farlog.v1.Grant.close_time:type_name -> google.protobuf.Timestamp
-	21,  // 87: farlog.v1.StreamStatus.stream:type_name -> farlog.v1.Stream
-	48,  // 88: farlog.v1.StreamStatus.last_grant:type_name -> farlog.v1.Grant
-	23,  // 89: farlog.v1.StreamStatus.ring_specs:type_name -> farlog.v1.RingSpec
-	27,  // 90: farlog.v1.StreamStatus.rings:type_name -> farlog.v1.RingState
-	44,  // 91: farlog.v1.StreamStatus.assignment:type_name -> farlog.v1.Assignment
-	41,  // 92: farlog.v1.StreamStatus.drain:type_name -> farlog.v1.DrainProgress
-	6,   // 93: farlog.v1.StreamStatus.condition:type_name -> farlog.v1.Condition
-	31,  // 94: farlog.v1.StreamStatus.paths:type_name -> farlog.v1.NetworkPath
-	39,  // 95: farlog.v1.StreamStatus.worn:type_name -> farlog.v1.MediaHealth
-	28,  // 96: farlog.v1.StreamStatus.deletion:type_name -> farlog.v1.Deletion
-	125, // 97: farlog.v1.StreamStatus.stalled_for:type_name -> google.protobuf.Duration
-	35,  // 98: farlog.v1.StreamStatus.slow_consumers:type_name -> farlog.v1.SlowConsumer
-	29,  // 99: farlog.v1.StreamStatus.writer:type_name -> farlog.v1.WriterCounters
-	43,  // 100: farlog.v1.StreamStatus.anchor:type_name -> farlog.v1.StoreAnchor
-	50,  // 101: farlog.v1.Problems.problems:type_name -> farlog.v1.Problem
-	7,   // 102: farlog.v1.CreateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
-	21,  // 103: farlog.v1.CreateStreamResponse.stream:type_name -> farlog.v1.Stream
-	7,   // 104: farlog.v1.UpdateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
-	21,  // 105: farlog.v1.UpdateStreamResponse.stream:type_name -> farlog.v1.Stream
-	62,  // 106: farlog.v1.UpdateStreamResponse.fields:type_name -> farlog.v1.FieldChange
-	28,  // 107: farlog.v1.DeleteStreamResponse.deletion:type_name -> farlog.v1.Deletion
-	6,   // 108: farlog.v1.ListStreamsRequest.conditions:type_name -> farlog.v1.Condition
-	49,  // 109: farlog.v1.ListStreamsResponse.streams:type_name -> farlog.v1.StreamStatus
-	21,  // 110: farlog.v1.WatchStreamsResponse.streams:type_name -> farlog.v1.Stream
-	28,  // 111: farlog.v1.WatchStreamsResponse.deleted:type_name -> farlog.v1.Deletion
-	62,  // 112: farlog.v1.Change.fields:type_name -> farlog.v1.FieldChange
-	20,  // 113: farlog.v1.ApplyFabricRequest.fabric:type_name -> farlog.v1.Fabric
-	63,  // 114: farlog.v1.ApplyFabricResponse.changes:type_name -> farlog.v1.Change
-	66,  // 115: farlog.v1.ApplyFabricResponse.drift:type_name -> farlog.v1.Drift
-	6,   // 116: farlog.v1.Drift.condition:type_name -> farlog.v1.Condition
-	20,  // 117: farlog.v1.GetFabricResponse.fabric:type_name -> farlog.v1.Fabric
-	19,  // 118: farlog.v1.GetFabricResponse.tenants:type_name -> farlog.v1.TenantUse
-	49,  // 119: farlog.v1.GetStreamResponse.stream:type_name -> farlog.v1.StreamStatus
-	46,  // 120: farlog.v1.AcquireWriterRequest.holder:type_name -> farlog.v1.Holder
-	48,  // 121: farlog.v1.AcquireWriterResponse.grant:type_name -> farlog.v1.Grant
-	35,  // 122: farlog.v1.ReportConsumerRequest.consumer:type_name -> farlog.v1.SlowConsumer
-	125, // 123: farlog.v1.ReportConsumerResponse.interval:type_name -> google.protobuf.Duration
-	46,  // 124: farlog.v1.ExtendWriterRequest.holder:type_name -> farlog.v1.Holder
-	80,  // 125: farlog.v1.ExtendWriterRequest.running:type_name -> farlog.v1.WriterSettings
-	81,  // 126: farlog.v1.ExtendWriterResponse.members:type_name -> farlog.v1.ExtendedMember
-	80,  // 127: farlog.v1.ExtendWriterResponse.declared:type_name -> farlog.v1.WriterSettings
-	0,   // 128: farlog.v1.WriterSettings.level:type_name -> farlog.v1.Level
-	1,   // 129: farlog.v1.WriterSettings.policy:type_name -> farlog.v1.Policy
-	125, // 130: farlog.v1.WriterSettings.deadline:type_name -> google.protobuf.Duration
-	47,  // 131: farlog.v1.ExtendedMember.ring:type_name -> farlog.v1.Member
-	83,  // 132: farlog.v1.CheckWritersRequest.writers:type_name -> farlog.v1.RunningWriter
-	80,  // 133: farlog.v1.RunningWriter.running:type_name -> farlog.v1.WriterSettings
-	80,  // 134: farlog.v1.RunningWriter.declared:type_name -> farlog.v1.WriterSettings
-	80,  // 135: farlog.v1.WriterState.declared:type_name -> farlog.v1.WriterSettings
-	80,  // 136: farlog.v1.WriterState.running:type_name -> farlog.v1.WriterSettings
-	0,   // 137: farlog.v1.OtherWriter.level:type_name -> farlog.v1.Level
-	86,  // 138: farlog.v1.WatchWritersResponse.writers:type_name -> farlog.v1.WriterState
-	87,  // 139: farlog.v1.WatchWritersResponse.others:type_name -> farlog.v1.OtherWriter
-	46,  // 140: farlog.v1.AcquireReaderRequest.holder:type_name -> farlog.v1.Holder
-	48,  // 141: farlog.v1.AcquireReaderResponse.grant:type_name -> farlog.v1.Grant
-	44,  // 142: farlog.v1.RebindStreamResponse.assignment:type_name -> farlog.v1.Assignment
-	126, // 143: farlog.v1.TakeOverStreamResponse.confirm_time:type_name -> google.protobuf.Timestamp
-	46,  // 144: farlog.v1.TakeOverStreamResponse.former:type_name -> farlog.v1.Holder
-	16,  // 145: farlog.v1.CreateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
-	17,  // 146: farlog.v1.CreateRouteResponse.route:type_name -> farlog.v1.Route
-	16,  // 147: farlog.v1.UpdateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
-	17,  // 148: farlog.v1.UpdateRouteResponse.route:type_name -> farlog.v1.Route
-	62,  // 149: farlog.v1.UpdateRouteResponse.fields:type_name -> farlog.v1.FieldChange
-	17,  // 150: farlog.v1.DeleteRouteResponse.route:type_name -> farlog.v1.Route
-	17,  // 151: farlog.v1.ListRoutesResponse.routes:type_name -> farlog.v1.Route
-	17,  // 152: farlog.v1.GetRouteResponse.route:type_name -> farlog.v1.Route
-	15,  // 153: farlog.v1.GetRouteResponse.resolved:type_name -> farlog.v1.RouteRule
-	104, // 154: farlog.v1.WatchRoutesResponse.routes:type_name -> farlog.v1.GetRouteResponse
-	46,  // 155: farlog.v1.AcquireRouteRequest.holder:type_name -> farlog.v1.Holder
-	48,  // 156: farlog.v1.LegGrant.grant:type_name -> farlog.v1.Grant
-	17,  // 157: farlog.v1.AcquireRouteResponse.route:type_name -> farlog.v1.Route
-	15,  // 158: farlog.v1.AcquireRouteResponse.resolved:type_name -> farlog.v1.RouteRule
-	108, // 159: farlog.v1.AcquireRouteResponse.legs:type_name -> farlog.v1.LegGrant
-	23,  // 160: farlog.v1.ReplaceMemberResponse.ring:type_name -> farlog.v1.RingSpec
-	37,  // 161: farlog.v1.ListAgentsResponse.targets:type_name -> farlog.v1.TargetState
-	40,  // 162: farlog.v1.ListAgentsResponse.drains:type_name -> farlog.v1.DrainState
-	30,  // 163: farlog.v1.WatchRingsRequest.agent:type_name -> farlog.v1.Agent
-	23,  // 164: farlog.v1.WatchRingsResponse.rings:type_name -> farlog.v1.RingSpec
-	9,   // 165: farlog.v1.WatchRingsResponse.namespaces:type_name -> farlog.v1.Namespace
-	11,  // 166: farlog.v1.WatchRingsResponse.ports:type_name -> farlog.v1.NamespacePort
-	30,  // 167: farlog.v1.Unchanged.agent:type_name -> farlog.v1.Agent
-	37,  // 168: farlog.v1.ReportTargetRequest.state:type_name -> farlog.v1.TargetState
-	118, // 169: farlog.v1.ReportTargetRequest.unchanged:type_name -> farlog.v1.Unchanged
-	125, // 170: farlog.v1.ReportTargetResponse.interval:type_name -> google.protobuf.Duration
-	30,  // 171: farlog.v1.WatchAssignmentsRequest.agent:type_name -> farlog.v1.Agent
-	44,  // 172: farlog.v1.WatchAssignmentsResponse.assignments:type_name -> farlog.v1.Assignment
-	40,  // 173: farlog.v1.ReportDrainRequest.state:type_name -> farlog.v1.DrainState
-	118, // 174: farlog.v1.ReportDrainRequest.unchanged:type_name -> farlog.v1.Unchanged
-	125, // 175: farlog.v1.ReportDrainResponse.interval:type_name -> google.protobuf.Duration
-	52,  // 176: farlog.v1.ControlService.CreateStream:input_type -> farlog.v1.CreateStreamRequest
-	54,  // 177: farlog.v1.ControlService.UpdateStream:input_type -> farlog.v1.UpdateStreamRequest
-	56,  // 178: farlog.v1.ControlService.DeleteStream:input_type -> farlog.v1.DeleteStreamRequest
-	58,  // 179: farlog.v1.ControlService.ListStreams:input_type -> farlog.v1.ListStreamsRequest
-	72,  // 180: farlog.v1.ControlService.GetStream:input_type -> farlog.v1.GetStreamRequest
-	60,  // 181: farlog.v1.ControlService.WatchStreams:input_type -> farlog.v1.WatchStreamsRequest
-	74,  // 182: farlog.v1.ControlService.AcquireWriter:input_type -> farlog.v1.AcquireWriterRequest
-	78,  // 183: farlog.v1.ControlService.ExtendWriter:input_type -> farlog.v1.ExtendWriterRequest
-	82,  // 184: farlog.v1.ControlService.CheckWriters:input_type -> farlog.v1.CheckWritersRequest
-	85,  // 185: farlog.v1.ControlService.WatchWriters:input_type -> farlog.v1.WatchWritersRequest
-	89,  // 186: farlog.v1.ControlService.AcquireReader:input_type -> farlog.v1.AcquireReaderRequest
-	76,  // 187: farlog.v1.ControlService.ReportConsumer:input_type -> farlog.v1.ReportConsumerRequest
-	93,  // 188: farlog.v1.ControlService.TakeOverStream:input_type -> farlog.v1.TakeOverStreamRequest
-	91,  // 189: farlog.v1.ControlService.RebindStream:input_type -> farlog.v1.RebindStreamRequest
-	95,  // 190: farlog.v1.ControlService.CreateRoute:input_type -> farlog.v1.CreateRouteRequest
-	97,  // 191: farlog.v1.ControlService.UpdateRoute:input_type -> farlog.v1.UpdateRouteRequest
-	99,  // 192: farlog.v1.ControlService.DeleteRoute:input_type -> farlog.v1.DeleteRouteRequest
-	101, // 193: farlog.v1.ControlService.ListRoutes:input_type -> farlog.v1.ListRoutesRequest
-	103, // 194: farlog.v1.ControlService.GetRoute:input_type -> farlog.v1.GetRouteRequest
-	105, // 195: farlog.v1.ControlService.WatchRoutes:input_type -> farlog.v1.WatchRoutesRequest
-	107, // 196: farlog.v1.ControlService.AcquireRoute:input_type -> farlog.v1.AcquireRouteRequest
-	110, // 197: farlog.v1.ControlService.ReplaceMember:input_type -> farlog.v1.ReplaceMemberRequest
-	112, // 198: farlog.v1.ControlService.AcceptLoss:input_type -> farlog.v1.AcceptLossRequest
-	114, // 199: farlog.v1.ControlService.ListAgents:input_type -> farlog.v1.ListAgentsRequest
-	64,  // 200: farlog.v1.ControlService.ApplyFabric:input_type -> farlog.v1.ApplyFabricRequest
-	67,  // 201: farlog.v1.ControlService.Backup:input_type -> farlog.v1.BackupRequest
-	68,  // 202: farlog.v1.ControlService.Restore:input_type -> farlog.v1.BackupEntry
-	70,  // 203: farlog.v1.ControlService.GetFabric:input_type -> farlog.v1.GetFabricRequest
-	116, // 204: farlog.v1.TargetService.WatchRings:input_type -> farlog.v1.WatchRingsRequest
-	119, // 205: farlog.v1.TargetService.ReportTarget:input_type -> farlog.v1.ReportTargetRequest
-	121, // 206: farlog.v1.DrainService.WatchAssignments:input_type -> farlog.v1.WatchAssignmentsRequest
-	123, // 207: farlog.v1.DrainService.ReportDrain:input_type -> farlog.v1.ReportDrainRequest
-	53,  // 208: farlog.v1.ControlService.CreateStream:output_type -> farlog.v1.CreateStreamResponse
-	55,  // 209: farlog.v1.ControlService.UpdateStream:output_type -> farlog.v1.UpdateStreamResponse
-	57,  // 210: farlog.v1.ControlService.DeleteStream:output_type -> farlog.v1.DeleteStreamResponse
-	59,  // 211: farlog.v1.ControlService.ListStreams:output_type -> farlog.v1.ListStreamsResponse
-	73,  // 212: farlog.v1.ControlService.GetStream:output_type -> farlog.v1.GetStreamResponse
-	61,  // 213: farlog.v1.ControlService.WatchStreams:output_type -> farlog.v1.WatchStreamsResponse
-	75,  // 214: farlog.v1.ControlService.AcquireWriter:output_type -> farlog.v1.AcquireWriterResponse
-	79,  // 215: farlog.v1.ControlService.ExtendWriter:output_type -> farlog.v1.ExtendWriterResponse
-	84,  // 216: farlog.v1.ControlService.CheckWriters:output_type -> farlog.v1.CheckWritersResponse
-	88,  // 217: farlog.v1.ControlService.WatchWriters:output_type -> farlog.v1.WatchWritersResponse
-	90,  // 218: farlog.v1.ControlService.AcquireReader:output_type -> farlog.v1.AcquireReaderResponse
-	77,  // 219: farlog.v1.ControlService.ReportConsumer:output_type -> farlog.v1.ReportConsumerResponse
-	94,  // 220: farlog.v1.ControlService.TakeOverStream:output_type -> farlog.v1.TakeOverStreamResponse
-	92,  // 221: farlog.v1.ControlService.RebindStream:output_type -> farlog.v1.RebindStreamResponse
-	96,  // 222: farlog.v1.ControlService.CreateRoute:output_type -> farlog.v1.CreateRouteResponse
-	98,  // 223: farlog.v1.ControlService.UpdateRoute:output_type -> farlog.v1.UpdateRouteResponse
-	100, // 224: farlog.v1.ControlService.DeleteRoute:output_type -> farlog.v1.DeleteRouteResponse
-	102, // 225: farlog.v1.ControlService.ListRoutes:output_type -> farlog.v1.ListRoutesResponse
-	104, // 226: farlog.v1.ControlService.GetRoute:output_type -> farlog.v1.GetRouteResponse
-	106, // 227: farlog.v1.ControlService.WatchRoutes:output_type -> farlog.v1.WatchRoutesResponse
-	109, // 228: farlog.v1.ControlService.AcquireRoute:output_type -> farlog.v1.AcquireRouteResponse
-	111, // 229: farlog.v1.ControlService.ReplaceMember:output_type -> farlog.v1.ReplaceMemberResponse
-	113, // 230: farlog.v1.ControlService.AcceptLoss:output_type -> farlog.v1.AcceptLossResponse
-	115, // 231: farlog.v1.ControlService.ListAgents:output_type -> farlog.v1.ListAgentsResponse
-	65,  // 232: farlog.v1.ControlService.ApplyFabric:output_type -> farlog.v1.ApplyFabricResponse
-	68,  // 233: farlog.v1.ControlService.Backup:output_type -> farlog.v1.BackupEntry
-	69,  // 234: farlog.v1.ControlService.Restore:output_type -> farlog.v1.RestoreResponse
-	71,  // 235: farlog.v1.ControlService.GetFabric:output_type -> farlog.v1.GetFabricResponse
-	117, // 236: farlog.v1.TargetService.WatchRings:output_type -> farlog.v1.WatchRingsResponse
-	120, // 237: farlog.v1.TargetService.ReportTarget:output_type -> farlog.v1.ReportTargetResponse
-	122, // 238: farlog.v1.DrainService.WatchAssignments:output_type -> farlog.v1.WatchAssignmentsResponse
-	124, // 239: farlog.v1.DrainService.ReportDrain:output_type -> farlog.v1.ReportDrainResponse
-	208, // [208:240] is the sub-list for method output_type
-	176, // [176:208] is the sub-list for method input_type
-	176, // [176:176] is the sub-list for extension type_name
-	176, // [176:176] is the sub-list for extension extendee
-	0,   // [0:176] is the sub-list for field type_name
+	0,   // 67: farlog.v1.NamespaceState.level:type_name -> farlog.v1.Level
+	126, // 68: farlog.v1.MediaHealth.read_time:type_name -> google.protobuf.Timestamp
+	30,  // 69: farlog.v1.DrainState.agent:type_name -> farlog.v1.Agent
+	41,  // 70: farlog.v1.DrainState.progress:type_name -> farlog.v1.DrainProgress
+	126, // 71: farlog.v1.DrainState.report_time:type_name -> google.protobuf.Timestamp
+	43,  // 72: farlog.v1.DrainProgress.anchor:type_name -> farlog.v1.StoreAnchor
+	42,  // 73: farlog.v1.DrainProgress.base:type_name -> farlog.v1.StoreBase
+	126, // 74: farlog.v1.StoreBase.remove_time:type_name -> google.protobuf.Timestamp
+	126, // 75: farlog.v1.StoreAnchor.anchor_time:type_name -> google.protobuf.Timestamp
+	47,  // 76: farlog.v1.Assignment.members:type_name -> farlog.v1.Member
+	45,  // 77: farlog.v1.Assignment.lost_store:type_name -> farlog.v1.LostStore
+	126, // 78: farlog.v1.LostStore.rebind_time:type_name -> google.protobuf.Timestamp
+	47,  // 79: farlog.v1.Grant.members:type_name -> farlog.v1.Member
+	0,   // 80: farlog.v1.Grant.level:type_name -> farlog.v1.Level
+	1,   // 81: farlog.v1.Grant.policy:type_name -> farlog.v1.Policy
+	125, // 82: farlog.v1.Grant.deadline:type_name -> google.protobuf.Duration
+	46,  // 83: farlog.v1.Grant.holder:type_name -> farlog.v1.Holder
+	126, // 84: farlog.v1.Grant.grant_time:type_name -> google.protobuf.Timestamp
+	80,  // 85: farlog.v1.Grant.running:type_name -> farlog.v1.WriterSettings
+	125, // 86: farlog.v1.Grant.valid_for:type_name -> google.protobuf.Duration
+	126, // 87: farlog.v1.Grant.close_time:type_name -> google.protobuf.Timestamp
+	21,  // 88: farlog.v1.StreamStatus.stream:type_name -> farlog.v1.Stream
+	48,  // 89: farlog.v1.StreamStatus.last_grant:type_name -> farlog.v1.Grant
+	23,  // 90: farlog.v1.StreamStatus.ring_specs:type_name -> farlog.v1.RingSpec
+	27,  // 91: farlog.v1.StreamStatus.rings:type_name -> farlog.v1.RingState
+	44,  // 92: farlog.v1.StreamStatus.assignment:type_name -> farlog.v1.Assignment
+	41,  // 93: farlog.v1.StreamStatus.drain:type_name -> farlog.v1.DrainProgress
+	6,   // 94: farlog.v1.StreamStatus.condition:type_name -> farlog.v1.Condition
+	31,  // 95: farlog.v1.StreamStatus.paths:type_name -> farlog.v1.NetworkPath
+	39,  // 96: farlog.v1.StreamStatus.worn:type_name -> farlog.v1.MediaHealth
+	28,  // 97: farlog.v1.StreamStatus.deletion:type_name -> farlog.v1.Deletion
+	125, // 98: farlog.v1.StreamStatus.stalled_for:type_name -> google.protobuf.Duration
+	35,  // 99: farlog.v1.StreamStatus.slow_consumers:type_name -> farlog.v1.SlowConsumer
+	29,  // 100: farlog.v1.StreamStatus.writer:type_name -> farlog.v1.WriterCounters
+	43,  // 101: farlog.v1.StreamStatus.anchor:type_name -> farlog.v1.StoreAnchor
+	50,  // 102: farlog.v1.Problems.problems:type_name -> farlog.v1.Problem
+	7,   // 103: farlog.v1.CreateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
+	21,  // 104: farlog.v1.CreateStreamResponse.stream:type_name -> farlog.v1.Stream
+	7,   // 105: farlog.v1.UpdateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
+	21,  // 106: farlog.v1.UpdateStreamResponse.stream:type_name -> farlog.v1.Stream
+	62,  // 107: farlog.v1.UpdateStreamResponse.fields:type_name -> farlog.v1.FieldChange
+	28,  // 108: farlog.v1.DeleteStreamResponse.deletion:type_name -> farlog.v1.Deletion
+	6,   // 109: farlog.v1.ListStreamsRequest.conditions:type_name -> farlog.v1.Condition
+	49,  // 110: farlog.v1.ListStreamsResponse.streams:type_name -> farlog.v1.StreamStatus
+	21,  // 111: farlog.v1.WatchStreamsResponse.streams:type_name -> farlog.v1.Stream
+	28,  // 112: farlog.v1.WatchStreamsResponse.deleted:type_name -> farlog.v1.Deletion
+	62,  // 113: farlog.v1.Change.fields:type_name -> farlog.v1.FieldChange
+	20,  // 114: farlog.v1.ApplyFabricRequest.fabric:type_name -> farlog.v1.Fabric
+	63,  // 115: farlog.v1.ApplyFabricResponse.changes:type_name -> farlog.v1.Change
+	66,  // 116: farlog.v1.ApplyFabricResponse.drift:type_name -> farlog.v1.Drift
+	6,   // 117: farlog.v1.Drift.condition:type_name -> farlog.v1.Condition
+	20,  // 118: farlog.v1.GetFabricResponse.fabric:type_name -> farlog.v1.Fabric
+	19,  // 119: farlog.v1.GetFabricResponse.tenants:type_name -> farlog.v1.TenantUse
+	49,  // 120: farlog.v1.GetStreamResponse.stream:type_name -> farlog.v1.StreamStatus
+	46,  // 121: farlog.v1.AcquireWriterRequest.holder:type_name -> farlog.v1.Holder
+	48,  // 122: farlog.v1.AcquireWriterResponse.grant:type_name -> farlog.v1.Grant
+	35,  // 123: farlog.v1.ReportConsumerRequest.consumer:type_name -> farlog.v1.SlowConsumer
+	125, // 124: farlog.v1.ReportConsumerResponse.interval:type_name -> google.protobuf.Duration
+	46,  // 125: farlog.v1.ExtendWriterRequest.holder:type_name -> farlog.v1.Holder
+	80,  // 126: farlog.v1.ExtendWriterRequest.running:type_name -> farlog.v1.WriterSettings
+	81,  // 127: farlog.v1.ExtendWriterResponse.members:type_name -> farlog.v1.ExtendedMember
+	80,  // 128: farlog.v1.ExtendWriterResponse.declared:type_name -> farlog.v1.WriterSettings
+	0,   // 129: farlog.v1.WriterSettings.level:type_name -> farlog.v1.Level
+	1,   // 130: farlog.v1.WriterSettings.policy:type_name -> farlog.v1.Policy
+	125, // 131: farlog.v1.WriterSettings.deadline:type_name -> google.protobuf.Duration
+	47,  // 132: farlog.v1.ExtendedMember.ring:type_name -> farlog.v1.Member
+	83,  // 133: farlog.v1.CheckWritersRequest.writers:type_name -> farlog.v1.RunningWriter
+	80,  // 134: farlog.v1.RunningWriter.running:type_name -> farlog.v1.WriterSettings
+	80,  // 135: farlog.v1.RunningWriter.declared:type_name -> farlog.v1.WriterSettings
+	80,  // 136: farlog.v1.WriterState.declared:type_name -> farlog.v1.WriterSettings
+	80,  // 137: farlog.v1.WriterState.running:type_name -> farlog.v1.WriterSettings
+	0,   // 138: farlog.v1.OtherWriter.level:type_name -> farlog.v1.Level
+	86,  // 139: farlog.v1.WatchWritersResponse.writers:type_name -> farlog.v1.WriterState
+	87,  // 140: farlog.v1.WatchWritersResponse.others:type_name -> farlog.v1.OtherWriter
+	46,  // 141: farlog.v1.AcquireReaderRequest.holder:type_name -> farlog.v1.Holder
+	48,  // 142: farlog.v1.AcquireReaderResponse.grant:type_name -> farlog.v1.Grant
+	44,  // 143: farlog.v1.RebindStreamResponse.assignment:type_name -> farlog.v1.Assignment
+	126, // 144: farlog.v1.TakeOverStreamResponse.confirm_time:type_name -> google.protobuf.Timestamp
+	46,  // 145: farlog.v1.TakeOverStreamResponse.former:type_name -> farlog.v1.Holder
+	16,  // 146: farlog.v1.CreateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
+	17,  // 147: farlog.v1.CreateRouteResponse.route:type_name -> farlog.v1.Route
+	16,  // 148: farlog.v1.UpdateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
+	17,  // 149: farlog.v1.UpdateRouteResponse.route:type_name -> farlog.v1.Route
+	62,  // 150: farlog.v1.UpdateRouteResponse.fields:type_name -> farlog.v1.FieldChange
+	17,  // 151: farlog.v1.DeleteRouteResponse.route:type_name -> farlog.v1.Route
+	17,  // 152: farlog.v1.ListRoutesResponse.routes:type_name -> farlog.v1.Route
+	17,  // 153: farlog.v1.GetRouteResponse.route:type_name -> farlog.v1.Route
+	15,  // 154: farlog.v1.GetRouteResponse.resolved:type_name -> farlog.v1.RouteRule
+	104, // 155: farlog.v1.WatchRoutesResponse.routes:type_name -> farlog.v1.GetRouteResponse
+	46,  // 156: farlog.v1.AcquireRouteRequest.holder:type_name -> farlog.v1.Holder
+	48,  // 157: farlog.v1.LegGrant.grant:type_name -> farlog.v1.Grant
+	17,  // 158: farlog.v1.AcquireRouteResponse.route:type_name -> farlog.v1.Route
+	15,  // 159: farlog.v1.AcquireRouteResponse.resolved:type_name -> farlog.v1.RouteRule
+	108, // 160: farlog.v1.AcquireRouteResponse.legs:type_name -> farlog.v1.LegGrant
+	23,  // 161: farlog.v1.ReplaceMemberResponse.ring:type_name -> farlog.v1.RingSpec
+	37,  // 162: farlog.v1.ListAgentsResponse.targets:type_name -> farlog.v1.TargetState
+	40,  // 163: farlog.v1.ListAgentsResponse.drains:type_name -> farlog.v1.DrainState
+	30,  // 164: farlog.v1.WatchRingsRequest.agent:type_name -> farlog.v1.Agent
+	23,  // 165: farlog.v1.WatchRingsResponse.rings:type_name -> farlog.v1.RingSpec
+	9,   // 166: farlog.v1.WatchRingsResponse.namespaces:type_name -> farlog.v1.Namespace
+	11,  // 167: farlog.v1.WatchRingsResponse.ports:type_name -> farlog.v1.NamespacePort
+	30,  // 168: farlog.v1.Unchanged.agent:type_name -> farlog.v1.Agent
+	37,  // 169: farlog.v1.ReportTargetRequest.state:type_name -> farlog.v1.TargetState
+	118, // 170: farlog.v1.ReportTargetRequest.unchanged:type_name -> farlog.v1.Unchanged
+	125, // 171: farlog.v1.ReportTargetResponse.interval:type_name -> google.protobuf.Duration
+	30,  // 172: farlog.v1.WatchAssignmentsRequest.agent:type_name -> farlog.v1.Agent
+	44,  // 173: farlog.v1.WatchAssignmentsResponse.assignments:type_name -> farlog.v1.Assignment
+	40,  // 174: farlog.v1.ReportDrainRequest.state:type_name -> farlog.v1.DrainState
+	118, // 175: farlog.v1.ReportDrainRequest.unchanged:type_name -> farlog.v1.Unchanged
+	125, // 176: farlog.v1.ReportDrainResponse.interval:type_name -> google.protobuf.Duration
+	52,  // 177: farlog.v1.ControlService.CreateStream:input_type -> farlog.v1.CreateStreamRequest
+	54,  // 178: farlog.v1.ControlService.UpdateStream:input_type -> farlog.v1.UpdateStreamRequest
+	56,  // 179: farlog.v1.ControlService.DeleteStream:input_type -> farlog.v1.DeleteStreamRequest
+	58,  // 180: farlog.v1.ControlService.ListStreams:input_type -> farlog.v1.ListStreamsRequest
+	72,  // 181: farlog.v1.ControlService.GetStream:input_type -> farlog.v1.GetStreamRequest
+	60,  // 182: farlog.v1.ControlService.WatchStreams:input_type -> farlog.v1.WatchStreamsRequest
+	74,  // 183: farlog.v1.ControlService.AcquireWriter:input_type -> farlog.v1.AcquireWriterRequest
+	78,  // 184: farlog.v1.ControlService.ExtendWriter:input_type -> farlog.v1.ExtendWriterRequest
+	82,  // 185: farlog.v1.ControlService.CheckWriters:input_type -> farlog.v1.CheckWritersRequest
+	85,  // 186: farlog.v1.ControlService.WatchWriters:input_type -> farlog.v1.WatchWritersRequest
+	89,  // 187: farlog.v1.ControlService.AcquireReader:input_type -> farlog.v1.AcquireReaderRequest
+	76,  // 188: farlog.v1.ControlService.ReportConsumer:input_type -> farlog.v1.ReportConsumerRequest
+	93,  // 189: farlog.v1.ControlService.TakeOverStream:input_type -> farlog.v1.TakeOverStreamRequest
+	91,  // 190: farlog.v1.ControlService.RebindStream:input_type -> farlog.v1.RebindStreamRequest
+	95,  // 191: farlog.v1.ControlService.CreateRoute:input_type -> farlog.v1.CreateRouteRequest
+	97,  // 192: farlog.v1.ControlService.UpdateRoute:input_type -> farlog.v1.UpdateRouteRequest
+	99,  // 193: farlog.v1.ControlService.DeleteRoute:input_type -> farlog.v1.DeleteRouteRequest
+	101, // 194: farlog.v1.ControlService.ListRoutes:input_type -> farlog.v1.ListRoutesRequest
+	103, // 195: farlog.v1.ControlService.GetRoute:input_type -> farlog.v1.GetRouteRequest
+	105, // 196: farlog.v1.ControlService.WatchRoutes:input_type -> farlog.v1.WatchRoutesRequest
+	107, // 197: farlog.v1.ControlService.AcquireRoute:input_type -> farlog.v1.AcquireRouteRequest
+	110, // 198: farlog.v1.ControlService.ReplaceMember:input_type -> farlog.v1.ReplaceMemberRequest
+	112, // 199: farlog.v1.ControlService.AcceptLoss:input_type -> farlog.v1.AcceptLossRequest
+	114, // 200: farlog.v1.ControlService.ListAgents:input_type -> farlog.v1.ListAgentsRequest
+	64,  // 201: farlog.v1.ControlService.ApplyFabric:input_type -> farlog.v1.ApplyFabricRequest
+	67,  // 202: farlog.v1.ControlService.Backup:input_type -> farlog.v1.BackupRequest
+	68,  // 203: farlog.v1.ControlService.Restore:input_type -> farlog.v1.BackupEntry
+	70,  // 204: farlog.v1.ControlService.GetFabric:input_type -> farlog.v1.GetFabricRequest
+	116, // 205: farlog.v1.TargetService.WatchRings:input_type -> farlog.v1.WatchRingsRequest
+	119, // 206: farlog.v1.TargetService.ReportTarget:input_type -> farlog.v1.ReportTargetRequest
+	121, // 207: farlog.v1.DrainService.WatchAssignments:input_type -> farlog.v1.WatchAssignmentsRequest
+	123, // 208: farlog.v1.DrainService.ReportDrain:input_type -> farlog.v1.ReportDrainRequest
+	53,  // 209: farlog.v1.ControlService.CreateStream:output_type -> farlog.v1.CreateStreamResponse
+	55,  // 210: farlog.v1.ControlService.UpdateStream:output_type -> farlog.v1.UpdateStreamResponse
+	57,  // 211: farlog.v1.ControlService.DeleteStream:output_type -> farlog.v1.DeleteStreamResponse
+	59,  // 212: farlog.v1.ControlService.ListStreams:output_type -> farlog.v1.ListStreamsResponse
+	73,  // 213: farlog.v1.ControlService.GetStream:output_type -> farlog.v1.GetStreamResponse
+	61,  // 214: farlog.v1.ControlService.WatchStreams:output_type -> farlog.v1.WatchStreamsResponse
+	75,  // 215: farlog.v1.ControlService.AcquireWriter:output_type -> farlog.v1.AcquireWriterResponse
+	79,  // 216: farlog.v1.ControlService.ExtendWriter:output_type -> farlog.v1.ExtendWriterResponse
+	84,  // 217: farlog.v1.ControlService.CheckWriters:output_type -> farlog.v1.CheckWritersResponse
+	88,  // 218: farlog.v1.ControlService.WatchWriters:output_type -> farlog.v1.WatchWritersResponse
+	90,  // 219: farlog.v1.ControlService.AcquireReader:output_type -> farlog.v1.AcquireReaderResponse
+	77,  // 220: farlog.v1.ControlService.ReportConsumer:output_type -> farlog.v1.ReportConsumerResponse
+	94,  // 221: farlog.v1.ControlService.TakeOverStream:output_type -> farlog.v1.TakeOverStreamResponse
+	92,  // 222: farlog.v1.ControlService.RebindStream:output_type -> farlog.v1.RebindStreamResponse
+	96,  // 223: farlog.v1.ControlService.CreateRoute:output_type -> farlog.v1.CreateRouteResponse
+	98,  // 224: farlog.v1.ControlService.UpdateRoute:output_type -> farlog.v1.UpdateRouteResponse
+	100, // 225: farlog.v1.ControlService.DeleteRoute:output_type -> farlog.v1.DeleteRouteResponse
+	102, // 226: farlog.v1.ControlService.ListRoutes:output_type -> farlog.v1.ListRoutesResponse
+	104, // 227: farlog.v1.ControlService.GetRoute:output_type -> farlog.v1.GetRouteResponse
+	106, // 228: farlog.v1.ControlService.WatchRoutes:output_type -> farlog.v1.WatchRoutesResponse
+	109, // 229: farlog.v1.ControlService.AcquireRoute:output_type -> farlog.v1.AcquireRouteResponse
+	111, // 230: farlog.v1.ControlService.ReplaceMember:output_type -> farlog.v1.ReplaceMemberResponse
+	113, // 231: farlog.v1.ControlService.AcceptLoss:output_type -> farlog.v1.AcceptLossResponse
+	115, // 232: farlog.v1.ControlService.ListAgents:output_type -> farlog.v1.ListAgentsResponse
+	65,  // 233: farlog.v1.ControlService.ApplyFabric:output_type -> farlog.v1.ApplyFabricResponse
+	68,  // 234: farlog.v1.ControlService.Backup:output_type -> farlog.v1.BackupEntry
+	69,  // 235: farlog.v1.ControlService.Restore:output_type -> farlog.v1.RestoreResponse
+	71,  // 236: farlog.v1.ControlService.GetFabric:output_type -> farlog.v1.GetFabricResponse
+	117, // 237: farlog.v1.TargetService.WatchRings:output_type -> farlog.v1.WatchRingsResponse
+	120, // 238: farlog.v1.TargetService.ReportTarget:output_type -> farlog.v1.ReportTargetResponse
+	122, // 239: farlog.v1.DrainService.WatchAssignments:output_type -> farlog.v1.WatchAssignmentsResponse
+	124, // 240: farlog.v1.DrainService.ReportDrain:output_type -> farlog.v1.ReportDrainResponse
+	209, // [209:241] is the sub-list for method output_type
+	177, // [177:209] is the sub-list for method input_type
+	177, // [177:177] is the sub-list for extension type_name
+	177, // [177:177] is the sub-list for extension extendee
+	0,   // [0:177] is the sub-list for field type_name
 }
 
 func init() { file_farlog_proto_init() }

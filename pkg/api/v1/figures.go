@@ -68,6 +68,7 @@ func IsSameRing(a, b *RingState) bool {
 		a.EpochFenced == b.EpochFenced && a.EpochAdmitted == b.EpochAdmitted &&
 		a.DrainGeneration == b.DrainGeneration && a.ReaderGeneration == b.ReaderGeneration &&
 		a.Closed == b.Closed && a.Removed == b.Removed && a.Missing == b.Missing &&
+		a.WriterHost == b.WriterHost && a.FenceError == b.FenceError &&
 		// The one thing that is decided by cursors is the end of a stream, and by whether there ever was anything.
 		(a.HeadLsn > 0) == (b.HeadLsn > 0) && (a.AppendedLsn > 0) == (b.AppendedLsn > 0) &&
 		(!a.Closed || isAllStored(a) == isAllStored(b)) &&

@@ -13,8 +13,9 @@ func (f *finder) checkNamespaces() {
 	declared := f.world.targetsWith(f.fabric.Targets)
 	for i, spec := range f.fabric.Targets {
 		if declared[spec.Host] == spec { // of two for one host the first counts
-			f.Problems = append(f.Problems, Namespaces(f.world.TargetSpecs[spec.Host], spec, declared,
-				fmt.Sprintf("fabric.targets[%d].", i))...)
+			have, prefix := f.world.TargetSpecs[spec.Host], fmt.Sprintf("fabric.targets[%d].", i)
+			f.Problems = append(f.Problems, Namespaces(have, spec, declared, prefix)...)
+			f.Problems = append(f.Problems, NamespacesInUse(f.world.Rings, have, spec, prefix)...)
 		}
 	}
 }
@@ -27,6 +28,31 @@ func Namespaces(have, asked *api.TargetSpec, declared map[string]*api.TargetSpec
 	n.checkDoubles()
 	n.checkOtherHosts(declared)
 	n.checkDevices(have)
+	return n.problems
+}
+
+// NamespacesInUse finds namespaces that are declared no more and have rings of streams: nobody could write them any
+// more, or drain what they hold.
+func NamespacesInUse(rings map[string]*api.RingSpec, have, asked *api.TargetSpec, prefix string) []*api.Problem {
+	n := &namespaceCheck{asked: asked, prefix: prefix}
+	for _, before := range have.GetNamespaces() {
+		isStaying := slices.ContainsFunc(asked.GetNamespaces(),
+			func(one *api.Namespace) bool { return one.Subsystem == before.Subsystem })
+		for _, key := range slices.Sorted(maps.Keys(rings)) {
+			if stream := rings[key].GetStream().GetSpec().GetName(); !isStaying &&
+				rings[key].Subsystem == before.Subsystem {
+				n.fail(
+					"namespaces",
+					"",
+					"expected subsystem %s among them: the ring of stream %s lies in it; delete the "+
+						"stream first",
+					before.Subsystem,
+					stream,
+				)
+				break
+			}
+		}
+	}
 	return n.problems
 }
 

@@ -134,3 +134,48 @@ func TestNamespaces_Fields(t *testing.T) {
 		t.Errorf("problems in %q, expected %q: %v", fields, want, found)
 	}
 }
+
+// A namespace that has the ring of a stream is not declared away, and a stream that wants one finds it declared.
+func TestNamespaces_OfStreams(t *testing.T) {
+	have := exporting("a", namespace("x", "/dev/x"))
+	have.Namespaces[0].Hosts = []*api.NamespaceHost{{Nqn: tradingNQN, Host: "trading1"}}
+	world := World{}
+	world.TargetSpecs = map[string]*api.TargetSpec{"a": have}
+	world.Rings = map[string]*api.RingSpec{"desk7/orders": {
+		Subsystem: have.Namespaces[0].Subsystem, Stream: &api.Stream{Spec: &api.StreamSpec{Name: "desk7/orders"}},
+	}}
+	stream := func(kind, writer string) []*api.StreamSpec {
+		return []*api.StreamSpec{StreamWithDefaults(&api.StreamSpec{Name: "desk7/new", Kind: kind, WriterHost: writer})}
+	}
+	several := stream("nvmeof", "trading1")
+	several[0].Members, several[0].Needed = 2, 2
+	for what, one := range map[string]struct {
+		asked *api.Fabric
+		want  string
+	}{
+		"as it is":  {&api.Fabric{Targets: []*api.TargetSpec{have}}, ""},
+		"taken off": {&api.Fabric{Targets: []*api.TargetSpec{{Host: "a"}}}, "of stream desk7/orders lies in it"},
+		"a stream":  {&api.Fabric{Streams: stream("nvmeof", "trading1")}, ""},
+		"a stream with its target": {&api.Fabric{
+			Targets: []*api.TargetSpec{exporting("b", &api.Namespace{
+				Name: "y", Device: "/dev/y", Subsystem: "nqn.2026-01.com.example:y",
+				Hosts: []*api.NamespaceHost{{Nqn: tradingNQN + "2", Host: "trading2"}},
+			})}, Streams: stream("nvmeof", "trading2"),
+		}, ""},
+		"a writer elsewhere": {&api.Fabric{Streams: stream("nvmeof", "trading2")}, "does not admit host trading2"},
+		"another kind":       {&api.Fabric{Streams: stream("floppy", "")}, "expected nvmeof, or none"},
+		"several members":    {&api.Fabric{Streams: several}, "a stream in a namespace has one member"},
+	} {
+		found, err := Fabric(world, one.asked)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var rules []string
+		for _, problem := range found.Problems {
+			rules = append(rules, problem.Rule)
+		}
+		if text := strings.Join(rules, "; "); (text == "") != (one.want == "") || !strings.Contains(text, one.want) {
+			t.Errorf("%s: %q, expected %q", what, text, one.want)
+		}
+	}
+}

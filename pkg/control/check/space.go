@@ -24,6 +24,13 @@ func (f *finder) checkPlaces() {
 			f.fail(fmt.Sprintf("streams[%d].target_host", i), fmt.Sprintf("%q", host),
 				"expected a target that is not closed to new rings")
 		}
+		if reconcile.IsNamespaced(f.fabric.Streams[i]) {
+			if why := reconcile.WhyNoNamespace(specs, f.fabric.Streams[i]); why != "" {
+				f.fail(fmt.Sprintf("streams[%d].kind", i), `"`+reconcile.KindNVMeoF+`"`,
+					"expected a namespace that writer and drain reach: %s", why)
+			}
+			continue
+		}
 		if why := reconcile.WhyUnreached(f.world.World, f.fabric.Streams[i]); why != "" {
 			f.fail(fmt.Sprintf("streams[%d].target_host", i), fmt.Sprintf("%q", host),
 				"expected a target that writer and drain reach: %s", why)

@@ -118,6 +118,9 @@ func DriftBehind(v *state.View, caller access.Caller, fabric *api.Fabric, create
 
 // placedAs is all of a spec that its first rings are placed by: of ten thousand streams most are alike.
 func placedAs(spec *api.StreamSpec) string {
+	if reconcile.IsNamespaced(spec) {
+		return "stream " + spec.Name // by its tenant and its drain as well
+	}
 	return fmt.Sprint(spec.RingSizeBytes, spec.Level, spec.Members, spec.FailureDomain, spec.LatencyLimit.AsDuration(),
 		"|", spec.TargetHost, "|", spec.WriterHost)
 }

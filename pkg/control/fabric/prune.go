@@ -37,6 +37,9 @@ func (p *Plan) prune(v *state.View, caller access.Caller, fabric *api.Fabric) {
 		switch {
 		case kind == "route" && left[name] == nil:
 			p.pruneRoute(left, name)
+		case kind == "target" && len(check.NamespacesInUse(v.Rings, v.TargetSpecs[name], nil, "")) > 0:
+			p.fail("targets", fmt.Sprintf("%q", name), "is not declared, and cannot be deleted: %s",
+				check.NamespacesInUse(v.Rings, v.TargetSpecs[name], nil, "")[0].Rule)
 		case kind == "target" || kind == "drain" || kind == "tenant":
 			p.dropped = append(p.dropped, declaredKeys[kind]+name)
 			p.Changes = append(p.Changes, &api.Change{Kind: kind, Name: name, Deleted: true})

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
@@ -28,7 +29,12 @@ func CheckSpace(v *state.View, spec *api.StreamSpec) (isLimited bool, err error)
 	if v.Streams[spec.Name] != nil {
 		return false, nil
 	}
-	if why := reconcile.WhyUnreached(v.World(), spec); why != "" {
+	if why := whyNoNamespace(v, spec); why != "" {
+		return false, refusal.Precondition(refusal.ReasonNoReach, "spec.kind", refusal.Quote(spec.Kind),
+			"expected a namespace that writer and drain reach: %s", why).
+			Errorf("stream %q: no namespace can have its ring: %s", spec.Name, why)
+	}
+	if why := reconcile.WhyUnreached(v.World(), spec); why != "" && !reconcile.IsNamespaced(spec) {
 		return false, refusal.Precondition(refusal.ReasonNoReach, "spec.target_host", refusal.Quote(spec.TargetHost),
 			"expected a target that writer and drain reach: %s", why).
 			Errorf("stream %q: no target can have its ring: %s", spec.Name, why)
@@ -46,6 +52,19 @@ func CheckSpace(v *state.View, spec *api.StreamSpec) (isLimited bool, err error)
 		return isLimited, nil
 	}
 	return true, overQuotas(spec, check.WhyOver(quota, check.Uses(v.Streams)[tenant], spec))
+}
+
+// whyNoNamespace says why no namespace can have the ring of a stream that wants one, as things are now; "": one can.
+func whyNoNamespace(v *state.View, spec *api.StreamSpec) string {
+	if !reconcile.IsNamespaced(spec) {
+		return ""
+	}
+	if why := reconcile.WhyNoNamespace(v.TargetSpecs, spec); why != "" {
+		return why
+	}
+	world := v.World()
+	world.Streams = map[string]*api.Stream{spec.Name: {Spec: spec, K: spec.Needed}}
+	return reconcile.WhyNotPlaced(world, spec.Name, reconcile.FreeSpace(world, world.TargetSpecs), time.Now())
 }
 
 // CheckRate refuses a stream that is declared to be faster than its tenant's quota lets it. isLimited: it is not, as

@@ -79,12 +79,14 @@ func changeAdmission(name string, kvs []*mvccpb.KeyValue, change func(*api.Admis
 }
 
 // AdmitWriter fences every writer below the epoch and lets the one with this token in, when it comes from one of the
-// addresses.
-func AdmitWriter(admission *api.Admission, epoch uint32, token []byte, addresses []string, expires time.Time) {
+// addresses, or writes a namespace from the host with this NQN.
+func AdmitWriter(admission *api.Admission, epoch uint32, token []byte, addresses []string, nqn string,
+	expires time.Time,
+) {
 	EndWriters(admission, epoch)
 	admission.Grants = append(admission.Grants, &api.RemoteGrant{
 		Token: token, Role: api.GrantRole_GRANT_ROLE_WRITER, Epoch: epoch, ExpireTime: timestamppb.New(expires),
-		Addresses: addresses,
+		Addresses: addresses, HostNqn: nqn,
 	})
 }
 

@@ -34,9 +34,11 @@ func (c *Confirmation) isConfirmed(v *state.View, i int) bool {
 	if !c.IsAsked[i] {
 		return true
 	}
-	ring := reconcile.SeenRing(v.Targets, v.Rings[reconcile.MemberKey(c.Stream, i)])
+	spec := v.Rings[reconcile.MemberKey(c.Stream, i)]
+	ring := reconcile.SeenRing(v.Targets, spec)
 	fenced := ring.GetEpochFenced()
-	if c.IsLocal && len(ring.GetRemoteUris()) == 0 {
+	// In a namespace a writer of another host reads the fence word at its leisure: that it is out, the target says.
+	if c.IsLocal && len(ring.GetRemoteUris()) == 0 && spec.GetSubsystem() == "" {
 		fenced = max(fenced, ring.GetEpochMin())
 	}
 	return fenced > c.Epoch || fenced == c.Epoch && (!c.IsLetIn[i] || ring.GetEpochAdmitted() >= c.Epoch)
@@ -95,7 +97,8 @@ func (c *Confirmation) refusal(now *state.View, limit time.Duration) error {
 	var why []string
 	for i := range c.IsAsked {
 		spec := now.Rings[reconcile.MemberKey(c.Stream, i)]
-		reason := reconcile.SeenRing(now.Targets, spec).GetError()
+		seen := reconcile.SeenRing(now.Targets, spec)
+		reason := cmp.Or(seen.GetError(), seen.GetFenceError())
 		if c.isConfirmed(now, i) && reconcile.Counts(spec, reconcile.SeenRing(now.Targets, spec)) {
 			continue
 		}

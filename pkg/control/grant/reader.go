@@ -30,6 +30,7 @@ const readersMax = 256
 type Reader struct {
 	Tokens      [][]byte   // one a ring; nil: the ring is on the reader's host
 	from        [][]string // the addresses from which each may be brought
+	URIs        []string   // of each ring in a namespace; "": it lies in none
 	generations []uint64   // the target lets him in when it says this one
 	Life        time.Duration
 	Expires     time.Time // by the clock here, once he is let in
@@ -39,11 +40,19 @@ type Reader struct {
 // NewReader draws a token for each ring that is on another host than the reader.
 func NewReader(v *state.View, rings []*api.RingState, asked *api.AcquireWriterRequest) (*Reader, error) {
 	c := &Reader{generations: make([]uint64, len(rings))}
-	for _, ring := range rings {
-		isFar, err := IsRemote(v, ring, asked)
+	specs, _ := reconcile.RingSpecs(v.Rings, v.Streams[asked.Stream])
+	for i, ring := range rings {
+		uri, err := readerURI(v, specs[i], ring, asked)
 		if err != nil {
 			return nil, err
 		}
+		isFar := false
+		if uri == "" {
+			if isFar, err = IsRemote(v, ring, asked); err != nil {
+				return nil, err
+			}
+		}
+		c.URIs = append(c.URIs, uri)
 		var token []byte
 		if isFar {
 			if token, err = NewToken(); err != nil {

@@ -2,6 +2,7 @@ package grant
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"time"
 
@@ -46,6 +47,7 @@ type WriterAdmission struct {
 	hadFar []bool // there was a writer from another host before
 	Tokens [][]byte
 	from   [][]string // the addresses from which each token may be brought
+	nqns   []string   // of the writer's host, for each ring in a namespace; "": the ring lies in none
 }
 
 // NewWriterAdmission draws a token for each ring, and finds out which rings are on other hosts than the writer.
@@ -53,11 +55,19 @@ func NewWriterAdmission(v *state.View, rings []*api.RingState, request *api.Acqu
 	error,
 ) {
 	a := &WriterAdmission{hadFar: make([]bool, len(rings))}
-	for _, ring := range rings {
-		isFar, err := IsRemote(v, ring, request)
+	specs, _ := reconcile.RingSpecs(v.Rings, v.Streams[request.Stream])
+	for i, ring := range rings {
+		nqn, err := hostNQN(v, specs[i], request)
 		if err != nil {
 			return nil, err
 		}
+		isFar := nqn != ""
+		if !isFar {
+			if isFar, err = IsRemote(v, ring, request); err != nil {
+				return nil, err
+			}
+		}
+		a.nqns = append(a.nqns, nqn)
 		token, err := NewToken()
 		if err != nil {
 			return nil, err
@@ -72,7 +82,7 @@ func NewWriterAdmission(v *state.View, rings []*api.RingState, request *api.Acqu
 func (a *WriterAdmission) Admit(i int, admission *api.Admission, epoch uint32) error {
 	a.hadFar[i] = slices.ContainsFunc(admission.Grants, IsWriter)
 	if a.IsFar[i] {
-		AdmitWriter(admission, epoch, a.Tokens[i], a.from[i], time.Now().Add(UnusedMax))
+		AdmitWriter(admission, epoch, a.Tokens[i], a.from[i], a.nqns[i], time.Now().Add(UnusedMax))
 	} else if a.hadFar[i] {
 		EndWriters(admission, epoch)
 	}
@@ -113,7 +123,8 @@ func New(v *state.View, rings []*api.RingState, admitting *WriterAdmission, requ
 			Target: ring.Target,
 		}
 		if admitting.IsFar[i] {
-			member.Uri = reconcile.RemoteURI(ring.RemoteUris, request.Transport, request.Stream, i)
+			member.Uri = cmp.Or(reconcile.NamespaceURI(v.Rings[reconcile.MemberKey(request.Stream, i)]),
+				reconcile.RemoteURI(ring.RemoteUris, request.Transport, request.Stream, i))
 		}
 		grant.Members = append(grant.Members, member)
 	}

@@ -64,6 +64,13 @@ func fullText(spec *api.DrainSpec, drain *api.Agent) string {
 // unreachedText is why a drain of another host does not come to a ring.
 func unreachedText(world World, rings []*api.RingSpec, drain *api.Agent) string {
 	for _, ring := range rings {
+		if ring.Subsystem != "" {
+			return fmt.Sprintf(
+				"drain %s is not on the target's host, where alone a ring in a namespace is drained: start "+
+					"farlogd drain there",
+				drain.Id,
+			)
+		}
 		seen := SeenRing(world.Targets, ring)
 		if IsBoundRing(ring, seen) && len(seen.RemoteUris) > 0 && reachableURI(world, ring, seen, drain) == "" {
 			return fmt.Sprintf("drain %s reaches other hosts by %s alone, and target %s does not listen by that: "+

@@ -78,14 +78,22 @@ func placeMissing(world World, name string, placed map[string]int, space map[str
 			return nil
 		}
 		taken[domainOf(world, stream, target)] = true
-		actions = append(actions, Action{Place: &api.RingSpec{
+		ring := &api.RingSpec{
 			Target: target, Stream: stream, Member: uint32(i),
 			LostUuid: world.Rings[MemberKey(name, i)].GetLostUuid(),
-		}})
+		}
+		if IsNamespaced(stream.GetSpec()) {
+			namespace, _ := namespaceFor(world, stream.GetSpec(), target, space, now)
+			ring.Subsystem = namespace.GetSubsystem()
+		}
+		actions = append(actions, Action{Place: ring})
 	}
 	for _, action := range actions {
 		placed[action.Place.Target]++
 		reserveSpace(space, world.LiveTargets[action.Place.Target].Host, stream.GetSpec().GetRingSizeBytes())
+		if subsystem := action.Place.Subsystem; subsystem != "" {
+			space[subsystem]++
+		}
 	}
 	return actions
 }

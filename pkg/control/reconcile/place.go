@@ -37,7 +37,7 @@ func fittingTargets(world World, spec *api.StreamSpec, space map[string]uint64, 
 			continue
 		}
 		free, isLimited := space[host]
-		tooFar, unreached := whyTooSlow(world, spec, name, now), whyUnreached(world.LiveTargets[name], spec)
+		tooFar, unreached := whyTooSlow(world, spec, name, now), whyNotReached(world, spec, name, space, now)
 		switch {
 		case world.TargetSpecs[host].GetClosed():
 			reason = fmt.Sprintf("target %s on host %s is closed to new rings", name, host)
@@ -46,7 +46,7 @@ func fittingTargets(world World, spec *api.StreamSpec, space map[string]uint64, 
 			reason = fmt.Sprintf("target %s on host %s takes no further ring: its device %s is worn by %.0f %% of "+
 				"its endurance, the limit is %d %%", name, host, medium.GetDevice(),
 				100*medium.GetUsedRatio(), world.TargetSpecs[host].WearLimitPercent)
-		case !givesLevel(world.LiveTargets[name], spec.GetLevel()):
+		case !IsNamespaced(spec) && !givesLevel(world.LiveTargets[name], spec.GetLevel()):
 			reason = fmt.Sprintf("target %s on host %s %s: level %s is wanted", name, host,
 				levelText(world.LiveTargets[name]), levelName(spec.GetLevel()))
 		case unreached != "":

@@ -3,12 +3,23 @@ package reconcile
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 )
 
 // localRegion begins the URIs of regions whose rings only programs on the target's host reach.
 const localRegion = "nvme:"
+
+// whyNotReached says what of a stream does not reach a ring on a target, in a namespace or in a region, as it wants it.
+func whyNotReached(world World, spec *api.StreamSpec, target string, space map[string]uint64, now time.Time,
+) (why string) {
+	if IsNamespaced(spec) {
+		_, why = namespaceFor(world, spec, target, space, now)
+		return why
+	}
+	return whyUnreached(world.LiveTargets[target], spec)
+}
 
 // WhyUnreached says why none of the living targets that give a stream's level can have its ring: each has regions for
 // it that serve its own host alone, and the stream needs more. "": one can, or none gives the level at all.

@@ -163,7 +163,7 @@ func bind(world World, ring *api.RingSpec, name string) (Action, bool) {
 	}
 	return Action{Bind: &api.RingSpec{
 		Target: ring.Target, Stream: ring.Stream, RingUuid: uuid, Member: ring.Member,
-		Replacement: ring.Replacement, LostUuid: ring.LostUuid,
+		Replacement: ring.Replacement, LostUuid: ring.LostUuid, Subsystem: ring.Subsystem,
 	}}, true
 }
 

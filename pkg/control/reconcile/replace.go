@@ -54,6 +54,9 @@ func WhyNotReplace(world World, name string, member int) string {
 	if !isWhole {
 		return "its members are not placed yet"
 	}
+	if IsNamespaced(stream.GetSpec()) {
+		return "it lies in a namespace, and is the only one: delete the stream, and create it again"
+	}
 	if world.Epochs[name] == 0 {
 		return "no writer was ever admitted: delete it, and create it again"
 	}

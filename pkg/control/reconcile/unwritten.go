@@ -17,7 +17,8 @@ func IsMovable(world World, ring *api.RingSpec) bool {
 	// a drain was told of a ring: then one was made
 	isAssigned := world.Assignments[spec.GetName()] != nil && len(ring.GetLostUuid()) == 0
 	return isUnmade && !isAssigned && isBlank(world, spec.GetName()) &&
-		(world.LiveTargets[ring.Target] == nil || !givesLevel(world.LiveTargets[ring.Target], spec.GetLevel()))
+		(world.LiveTargets[ring.Target] == nil ||
+			!IsNamespaced(spec) && !givesLevel(world.LiveTargets[ring.Target], spec.GetLevel()))
 }
 
 // IsRenewable tells a ring that was there and is missing, as its living target reports, and in which nothing can be.
@@ -35,7 +36,7 @@ func renewLost(world World, rings []*api.RingSpec) (actions []Action) {
 		if ring != nil && IsRenewable(world, ring) {
 			actions = append(actions, Action{Renew: &api.RingSpec{
 				Target: ring.Target, Stream: ring.Stream,
-				Member: ring.Member, LostUuid: ring.RingUuid,
+				Member: ring.Member, LostUuid: ring.RingUuid, Subsystem: ring.Subsystem,
 			}})
 		}
 	}

@@ -117,7 +117,7 @@ func (s *Server) confirmed(ctx context.Context, request *api.AcquireWriterReques
 	}
 	for i, member := range granted.Members {
 		if ring := reconcile.SeenRing(now.Targets, now.Rings[reconcile.MemberKey(request.Stream,
-			i)]); admitting.IsFar[i] {
+			i)]); admitting.IsFar[i] && !strings.HasPrefix(member.Uri, "nvme:") {
 			member.Token = admitting.Tokens[i]
 			if uri := reconcile.RemoteURI(ring.GetRemoteUris(), request.Transport, request.Stream, i); uri != "" {
 				member.Uri = uri

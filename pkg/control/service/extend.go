@@ -123,7 +123,7 @@ func (s *Server) extend(ctx context.Context, now *state.View, request *api.Exten
 			unchanged, write, err := grant.AdmissionWrite(ctx, s.config.Client, key,
 				func(admission *api.Admission) error {
 					grant.AdmitWriter(admission, request.Epoch, ring.Token,
-						grant.Origins(now, request.Holder.GetAddresses(), request.Holder.GetHost(), seen),
+						grant.Origins(now, request.Holder.GetAddresses(), request.Holder.GetHost(), seen), "",
 						time.Now().Add(grant.UnusedMax))
 					return nil
 				})

@@ -43,7 +43,10 @@ func (s *Server) AcquireReader(ctx context.Context, request *api.AcquireReaderRe
 	for i, ring := range rings {
 		member := &api.Member{Uri: ring.Uri, RingUuid: grant.RingUUID(now.Rings[reconcile.MemberKey(request.Stream,
 			i)]), Target: ring.Target, Token: coming.Tokens[i]}
-		if member.Token != nil {
+		switch {
+		case coming.URIs[i] != "":
+			member.Uri = coming.URIs[i]
+		case member.Token != nil:
 			member.Uri = reconcile.RemoteURI(ring.RemoteUris, request.Transport, request.Stream, i)
 		}
 		members = append(members, member)

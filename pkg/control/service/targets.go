@@ -37,7 +37,8 @@ func (s *Server) targets() hostKind[*api.TargetSpec, *api.Target] {
 		check: func(v *state.View, asked *api.TargetSpec) error {
 			specs := maps.Clone(v.TargetSpecs)
 			specs[asked.Host] = asked
-			problems := check.Namespaces(v.TargetSpecs[asked.Host], asked, specs, "spec.")
+			problems := append(check.Namespaces(v.TargetSpecs[asked.Host], asked, specs, "spec."),
+				check.NamespacesInUse(v.Rings, v.TargetSpecs[asked.Host], asked, "spec.")...)
 			if len(problems) == 0 {
 				return nil
 			}
@@ -81,6 +82,11 @@ func (s *Server) UpdateTarget(ctx context.Context, request *api.UpdateTargetRequ
 func (s *Server) DeleteTarget(ctx context.Context, request *api.DeleteTargetRequest) (*api.DeleteTargetResponse,
 	error,
 ) {
+	now := s.view()
+	if problems := check.NamespacesInUse(now.Rings, now.TargetSpecs[request.Host], nil, ""); len(problems) > 0 {
+		return nil, refusal.Precondition(refusal.ReasonNotDeletable, "host", refusal.Quote(request.Host), "%s",
+			problems[0].Rule).Errorf("target %q: %s", request.Host, problems[0].Rule)
+	}
 	one, err := s.targets().remove(ctx, request.Host, request.Revision, request.DryRun)
 	return &api.DeleteTargetResponse{Target: one}, err
 }

@@ -49,7 +49,7 @@ func livingWriter(v *state.View, request *api.AcquireWriterRequest, admitting *g
 		if spec == nil || v.LiveTargets[spec.Target] == nil || len(ring.GetRingUuid()) == 0 || ring.GetError() != "" {
 			continue
 		}
-		if !ring.WriterHeld {
+		if !ring.WriterHeld || spec.Subsystem != "" && !grant.IsHeldElsewhere(spec, ring, holder.GetHost()) {
 			free++
 			continue
 		}

@@ -179,7 +179,8 @@ func (t *touched) noteReport(v *View, target string, before, now *api.TargetStat
 		t.TouchUnsettled() // where its rings were there is space
 		t.agents[etcd.KeyLiveTargets+target] = true
 	}
-	if !api.IsSameMedia(before.GetMedia(), now.GetMedia()) {
+	if !api.IsSameMedia(before.GetMedia(), now.GetMedia()) ||
+		!api.AreSameNamespaces(before.GetNamespaces(), now.GetNamespaces()) {
 		t.TouchUnsettled()
 	}
 	for i, ring := range now.GetRings() {
