@@ -123,8 +123,17 @@ func (s *nvmeRivals) evict(ctx context.Context, daemon *vm.Process) (string, err
 	return fmt.Sprintf("taken over in %s", took.Round(time.Millisecond)), l.give(ctx, s.writer, nvmeTakeoverTurn)
 }
 
-// goOnEvicted lets the former writer go on: its host is out.
+// goOnEvicted lets the former writer go on: its host is out, and is not let in again.
 func (s *nvmeRivals) goOnEvicted(ctx context.Context, former *vm.Process) error {
+	if err := s.goOnOut(ctx, former); err != nil {
+		return err
+	}
+	return s.bed.refusedNVMe(ctx, s.guests["host"], "true", "tcp", nvmeHostNQN("host"),
+		"host NQN "+nvmeHostNQN("host")+" is not allowed at ")
+}
+
+// goOnOut lets the former writer go on: nothing of it is acknowledged, and it is told that in time.
+func (s *nvmeRivals) goOnOut(ctx context.Context, former *vm.Process) error {
 	l := s.ledger
 	acknowledged, asides := l.next, len(l.asides)
 	l.slowest = 0
@@ -144,8 +153,7 @@ func (s *nvmeRivals) goOnEvicted(ctx context.Context, former *vm.Process) error 
 		return errors.New("the former writer ended without an error")
 	}
 	s.bed.say("the former writer said %q and ended: %s", l.asides[asides:], lastLine(former.Stderr()))
-	return s.bed.refusedNVMe(ctx, s.guests["host"], "true", "tcp", nvmeHostNQN("host"),
-		"host NQN "+nvmeHostNQN("host")+" is not allowed at ")
+	return nil
 }
 
 // moveBack: second closes, and host, which is let in again, opens.

@@ -42,6 +42,11 @@ var scenarios = []scenario{
 		2,
 		nvmeFabric,
 	},
+	{
+		"nvme-streams", "a stream in a namespace, by the daemons: opened by name, 100,000 records over rdma while " +
+			"each daemon is killed, 100,000 over tcp, drained beside the target, taken over from a stopped writer", 3,
+		nvmeStreams,
+	},
 	{"nvme-trading", "trading host to a namespace over rdma and over tcp, 100,000 real records each; drained by a " +
 		"third host; its store verified; then what members-mixed proves, on the same machines", 3, nvmeTrading},
 	{"nvme-faults", "port removed and put back, link cut for 10 s, target killed and booted again, while a host " +
