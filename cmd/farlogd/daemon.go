@@ -146,6 +146,9 @@ func (d *daemon) serve(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	}
+	for _, one := range d.loops {
+		one.expect()
+	}
 	if err := d.notifyReady(d.announce()); err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ const roundMax = time.Minute
 // progress is when the loop of a role began its last round. Any goroutine may use it.
 type progress struct {
 	role  string
-	began atomic.Pointer[time.Time] // nil: no round has begun yet
+	began atomic.Pointer[time.Time] // nil: no round has begun, and none is expected
 }
 
 // note says that a round begins.
@@ -22,14 +22,20 @@ func (p *progress) note() {
 	p.began.Store(&now)
 }
 
-// stalled says that a role hangs; nil while it does not, and before its first round.
+// expect says that rounds are to come from now on: a loop that never begins hangs, too.
+func (p *progress) expect() {
+	now := time.Now()
+	p.began.CompareAndSwap(nil, &now)
+}
+
+// stalled says that a role hangs; nil while it does not, and before its first round is expected.
 func (p *progress) stalled(now time.Time) error {
 	began := p.began.Load()
 	if began == nil || now.Sub(*began) <= roundMax {
 		return nil
 	}
-	return fmt.Errorf("%s: hangs: its loop has not gone round for %s, expected at least once a minute; its disk may "+
-		"not answer (dmesg): a SIGQUIT prints where it waits, and ends it", p.role, now.Sub(*began).Round(time.Second))
+	return fmt.Errorf("%s: hangs: its main loop has not turned for %s, expected at least once a minute: look whether "+
+		"its disk answers (dmesg)", p.role, now.Sub(*began).Round(time.Second))
 }
 
 // newProgress is for the loop of a role of this daemon.

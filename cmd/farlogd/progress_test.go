@@ -21,8 +21,8 @@ func TestDaemon_StalledWhileALoopHangs(t *testing.T) {
 	}
 	later := time.Now().Add(2 * roundMax)
 	first.began.Store(&later) // it goes on
-	want := "target: hangs: its loop has not gone round for 3m0s, expected at least once a minute; its disk may not " +
-		"answer (dmesg): a SIGQUIT prints where it waits, and ends it"
+	want := "target: hangs: its main loop has not turned for 3m0s, expected at least once a minute: look whether its " +
+		"disk answers (dmesg)"
 	if err := d.stalled(second.began.Load().Add(3 * roundMax)); err == nil || err.Error() != want {
 		t.Errorf("%v, expected %q", err, want)
 	}
@@ -33,5 +33,24 @@ func TestDaemon_StalledWhileALoopHangs(t *testing.T) {
 	second.began.Store(&before)
 	if err := d.healthy(); err == nil || !strings.HasPrefix(err.Error(), "target: hangs: ") {
 		t.Errorf("/healthz of a daemon whose target hangs: %v", err)
+	}
+}
+
+// A loop that never begins hangs from when the daemon is ready; one that has begun counts from its last round.
+func TestProgress_ExpectedAndNeverBegun(t *testing.T) {
+	var d daemon
+	never, begun := d.newProgress("drain"), d.newProgress("target")
+	begun.note()
+	last := *begun.began.Load()
+	never.expect()
+	begun.expect()
+	if got := *begun.began.Load(); got != last {
+		t.Errorf("counts from %v, its last round was at %v", got, last)
+	}
+	if err := never.stalled(never.began.Load().Add(roundMax)); err != nil {
+		t.Errorf("within the first round: %v", err)
+	}
+	if err := never.stalled(never.began.Load().Add(2 * roundMax)); err == nil {
+		t.Error("a loop that never begins does not count as one that hangs")
 	}
 }

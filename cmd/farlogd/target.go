@@ -31,6 +31,7 @@ func (d *daemon) openTarget(context.Context) error {
 		Regions: d.settings.targetRegions, Listen: d.settings.targetListen, Advertise: d.settings.targetAdvertise,
 		Attestations: attestationsOf(d.settings.attestations), AttestationFile: d.settings.targetAttestation,
 		Exports: d.nvmet, ClockJump: d.clock.recent, OnReport: link.note,
+		OnRing: link.progress.note,
 	})
 	if err != nil {
 		conn.Close()

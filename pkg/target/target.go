@@ -36,7 +36,7 @@ const (
 	looksPerReport = 4
 )
 
-// Config is what a target needs. All fields but CountersDir, Interval, ClockJump and OnReport are required.
+// Config is what a target needs. All fields but CountersDir, Interval, ClockJump, OnReport and OnRing are required.
 type Config struct {
 	Dir         string // holds the rings; made when it is missing
 	Agent       *api.Agent
@@ -59,6 +59,7 @@ type Config struct {
 	ClockJump func() string // the last jump of this host's clock, for a while; nil: nobody looks
 
 	OnReport func(error) // receives what came of each report; nil: nobody does. Called by one goroutine
+	OnRing   func()      // called before a look at each ring, which may have to be made; nil: nobody is told
 }
 
 // Target is one target daemon. Run is called once; the other methods may be called from any goroutine.
@@ -237,6 +238,9 @@ func (t *Target) observe() {
 	known := make(map[string]bool, len(wanted))
 	t.forgetUnmade(wanted)
 	for _, spec := range wanted {
+		if t.config.OnRing != nil {
+			t.config.OnRing()
+		}
 		if spec.Deletion != api.DeletionStage_DELETION_STAGE_UNSPECIFIED && !t.isMaking(spec) {
 			at := t.siteOf(spec)
 			known[at.path] = true
