@@ -40,9 +40,10 @@ func newAuditCommand(env *environment) *cobra.Command {
 		Use:   "audit STORE [flags]",
 		Short: "Show what was done to the control plane, when and by whom",
 		Long: `Reads the audit stream from the store that it is drained into, and prints a line for each audit event:
-streams and routes created, changed, deleted, grants, takeovers, members replaced, losses accepted, backups, and each
-such call that was refused. An event that was recorded twice is shown once. --output json prints each event as it was
-recorded, a JSON object a line. It needs no daemon.`,
+streams and routes created, changed, deleted, grants, takeovers, members replaced, losses accepted, backups, each such
+call that was refused, and what drains report: anchors of their stores and removals of segments. An event that was
+recorded twice is shown once. --output json prints each event as it was recorded, a JSON object a line. It says on
+standard error when events of the time asked for were removed by retention. It needs no daemon.`,
 		Example: `  farlog audit data/store --from -24h
   farlog audit data/store --what AcceptLoss --stream 'desk7/*'`,
 		Args: exactArgs(1),

@@ -44,7 +44,7 @@ func (w *drainWorker) baseMessage() *api.StoreBase {
 	storeUUID, errStore := record.ParseUUID(b.StoreUUID)
 	removed, errTime := time.Parse(time.RFC3339Nano, b.RemovedAt)
 	if errStore != nil || errTime != nil {
-		return nil // the store made these texts: cannot be
+		return nil // the store has checked these texts: cannot be
 	}
 	digest := b.Digest()
 	return &api.StoreBase{

@@ -42,7 +42,7 @@ type Base struct {
 	RemovedSegments uint64   `json:"removed_segments"`
 	RemovedRecords  uint64   `json:"removed_records"`
 	RemovedBytes    int64    `json:"removed_bytes"`
-	MaxTimestampNS  uint64   `json:"max_ts_ns"`    // of the records that this removal took
+	MaxTimestampNS  uint64   `json:"max_ts_ns"`    // newest of all records that were removed, since the stream began
 	FormerRings     []string `json:"former_rings"` // that records were removed of
 	Policy          string   `json:"policy"`
 	RemovedBy       string   `json:"removed_by"`
@@ -116,6 +116,9 @@ func decodeBase(raw []byte, check checker) (Base, error) {
 		if raw, err := hex.DecodeString(digest); err != nil || len(raw) != sha256.Size {
 			return b, fmt.Errorf("%w: %q is no SHA-256", errBaseForm, digest)
 		}
+	}
+	if _, err := time.Parse(time.RFC3339Nano, b.RemovedAt); err != nil {
+		return b, fmt.Errorf("%w: removed_at: %w", errBaseForm, err)
 	}
 	return b, nil
 }

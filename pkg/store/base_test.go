@@ -296,6 +296,7 @@ func TestBase_OneThatDoesNotFitIsDamage(t *testing.T) {
 		"another seq":     signed(func(b *store.Base) { b.NextSeq++ }),
 		"another epoch":   signed(func(b *store.Base) { b.LastEpoch++ }),
 		"another gen":     signed(func(b *store.Base) { b.Generation++ }),
+		"no time":         signed(func(b *store.Base) { b.RemovedAt = "yesterday" }),
 		"another segment": signed(func(b *store.Base) { b.SegmentSHA256 = strings.Repeat("ab", 32) }),
 		"no segment":      remove("0000000003.seg"),
 		"none behind it":  removeSegments,

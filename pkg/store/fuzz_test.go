@@ -173,7 +173,7 @@ func FuzzBase(f *testing.F) {
 	zeros := strings.Repeat("0", 2*sha256.Size)
 	whole, err := encodeBase(Base{
 		Format: baseFormat, Version: baseVersion, Stream: "fuzz", Segment: 2, FormerRings: []string{},
-		SegmentSHA256: zeros, ManifestSHA256: zeros, PreviousSHA256: zeros,
+		SegmentSHA256: zeros, ManifestSHA256: zeros, PreviousSHA256: zeros, RemovedAt: "2026-01-02T03:04:05Z",
 	}, func(b []byte) ([]byte, error) { return ed25519.Sign(key, b), nil })
 	if err != nil {
 		f.Fatal(err)

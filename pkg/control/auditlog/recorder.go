@@ -111,21 +111,33 @@ func (r *Recorder) NewEvent(ctx context.Context, caller access.Caller, method st
 
 // Put writes an event's parts, the first last: it takes the place of the event without an outcome.
 func (r *Recorder) Put(ctx context.Context, event *Event) error {
-	parts := event.split()
+	writes, err := event.writes()
+	if err != nil {
+		return err
+	}
+	for _, write := range writes {
+		if _, err := r.client.Do(ctx, write); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writes are those of an event's parts, the first part last.
+func (a *Event) writes() (writes []clientv3.Op, err error) {
+	parts := a.split()
 	for _, part := range append(parts[1:], parts[0]) {
 		raw, err := json.Marshal(part)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		key := etcd.KeyAuditEvents + part.ID
 		if part.Part > 1 {
 			key += fmt.Sprintf("-%d", part.Part)
 		}
-		if _, err := r.client.Put(ctx, key, string(raw)); err != nil {
-			return err
-		}
+		writes = append(writes, clientv3.OpPut(key, string(raw)))
 	}
-	return nil
+	return writes, nil
 }
 
 // isFull reports whether so many events wait; they are counted now and then.

@@ -157,7 +157,8 @@ func EndWrites(v *state.View, action reconcile.Action) (key string, writes []cli
 	gone := []string{etcd.KeyAssignments + name}
 	if action.Forget != "" {
 		deletion.Stage, deletion.EndTime = api.DeletionStage_DELETION_STAGE_ENDED, timestamppb.New(time.Now())
-		gone = append(gone, etcd.KeyEpochs+name, etcd.KeyGrants+name, etcd.KeyPastEpochs+name, etcd.KeyStreams+name)
+		gone = append(gone, etcd.KeyEpochs+name, etcd.KeyGrants+name, etcd.KeyPastEpochs+name, etcd.KeyPastBases+name,
+			etcd.KeyStreams+name)
 		for i := range reconcile.MemberCount(v.Streams[name]) {
 			member := reconcile.MemberKey(name, i)
 			gone = append(gone, etcd.KeyAdmissions+member, etcd.KeyRings+member)

@@ -15,8 +15,9 @@ import (
 )
 
 // Layout of etcd. Wanted and seen are apart; what lives under a lease disappears with its agent. Values are protobuf
-// messages as JSON, so that etcdctl shows them, except the two counters, which are decimal numbers, and what agents
-// report, which is large and written often: that is protobuf's own bytes (ADR 29), and is read as JSON too.
+// messages as JSON, so that etcdctl shows them, except the two counters, which are decimal numbers, digests, which are
+// hexadecimal, and what agents report, which is large and written often: that is protobuf's own bytes (ADR 29), and is
+// read as JSON too.
 //
 //	spec/streams/<name>                Stream
 //	spec/targets/<host>                TargetSpec
@@ -69,7 +70,8 @@ const (
 
 	// Beside KeyRoot: nobody has to follow them.
 	KeyPastEpochs = "/farlog/past/epochs/" // PastEpochs of a stream, in bytes
-	KeyPastBases  = "/farlog/past/bases/"  // SHA-256 of the base manifest of a stream's store that the audit stream has
+	// SHA-256 of the newest base manifest of a stream's store that the audit stream has, in hexadecimal.
+	KeyPastBases = "/farlog/past/bases/"
 )
 
 // Prefixes are those of the keys that a view shows. None begins another one.

@@ -1,9 +1,10 @@
 package report
 
 import (
-	"bytes"
 	"context"
+	"encoding/hex"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -23,7 +24,7 @@ type Bases struct {
 	mirror *state.Mirror
 
 	mutex    sync.Mutex
-	recorded map[string][]byte // SHA-256 of the base, by stream, as far as this instance knows
+	recorded map[string]string // SHA-256 of the base as etcd has it, by stream, as far as this instance knows
 }
 
 // BaseNews is a base that is to be recorded.
@@ -32,35 +33,52 @@ type BaseNews struct {
 	Base   *api.StoreBase
 }
 
+// digest is the SHA-256 as etcd has it.
+func (n BaseNews) digest() string { return hex.EncodeToString(n.Base.Sha256) }
+
 // NewBases makes a Bases.
 func NewBases(client *clientv3.Client, mirror *state.Mirror) *Bases {
-	return &Bases{client: client, mirror: mirror, recorded: map[string][]byte{}}
+	return &Bases{client: client, mirror: mirror, recorded: map[string]string{}}
 }
 
-// News takes the bases out of the report of a drain, and gives those that are to be recorded, of the streams that it is
-// assigned.
-func (b *Bases) News(ctx context.Context, report *api.DrainState) (news []BaseNews, err error) {
+// Take takes the bases out of the report of a drain, and gives those of the streams that it is assigned. It calls
+// nobody.
+func (b *Bases) Take(report *api.DrainState) (bases []BaseNews) {
 	now, _ := b.mirror.Load()
 	for _, progress := range report.Progress {
 		base, assignment := progress.Base, now.Assignments[progress.Stream]
 		progress.Base = nil // it is not kept
-		if base == nil || assignment.GetDrain() != report.GetAgent().GetId() || b.isRecorded(progress.Stream, base) {
-			continue
-		}
-		news = append(news, BaseNews{progress.Stream, base})
-	}
-	for batch := range slices.Chunk(news, etcd.BatchMax) {
-		if err := b.load(ctx, batch); err != nil {
-			return nil, err
+		if base != nil && assignment.GetDrain() == report.GetAgent().GetId() {
+			bases = append(bases, BaseNews{progress.Stream, base})
 		}
 	}
-	return slices.DeleteFunc(news, func(one BaseNews) bool { return b.isRecorded(one.Stream, one.Base) }), nil
+	return bases
 }
 
-func (b *Bases) isRecorded(stream string, base *api.StoreBase) bool {
+// Unrecorded gives the first of the bases that are to be recorded, at most so many. isRest: there may be more.
+func (b *Bases) Unrecorded(ctx context.Context, bases []BaseNews, most int) (news []BaseNews, isRest bool, err error) {
+	bases = b.withoutRecorded(bases)
+	for batch := range slices.Chunk(bases, etcd.BatchMax) {
+		if len(news) >= most {
+			return news[:most], true, nil
+		}
+		if err := b.load(ctx, batch); err != nil {
+			return nil, true, err
+		}
+		news = append(news, b.withoutRecorded(batch)...)
+	}
+	return news[:min(most, len(news))], len(news) > most, nil
+}
+
+func (b *Bases) withoutRecorded(bases []BaseNews) (news []BaseNews) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
-	return bytes.Equal(b.recorded[stream], base.Sha256)
+	for _, one := range bases {
+		if b.recorded[one.Stream] != one.digest() {
+			news = append(news, one)
+		}
+	}
+	return news
 }
 
 // load learns what any instance has recorded.
@@ -77,19 +95,32 @@ func (b *Bases) load(ctx context.Context, batch []BaseNews) error {
 	defer b.mutex.Unlock()
 	for i, one := range batch {
 		for _, kv := range got.Responses[i].GetResponseRange().Kvs {
-			b.recorded[one.Stream] = kv.Value
+			b.recorded[one.Stream] = string(kv.Value)
 		}
 	}
 	return nil
 }
 
-// NoteRecorded is called when the audit stream will have a base, whatever happens.
-func (b *Bases) NoteRecorded(ctx context.Context, one BaseNews) error {
-	if _, err := b.client.Put(ctx, etcd.KeyPastBases+one.Stream, string(one.Base.Sha256)); err != nil {
-		return fmt.Errorf("note that a base of a store is recorded: %w", err)
+// Record makes the events of some bases durable, and that they are recorded, at once. Of a stream that is deleted
+// meanwhile only the event stays.
+func (b *Bases) Record(ctx context.Context, batch []BaseNews, events []clientv3.Op) error {
+	writes := slices.Clone(events)
+	for _, one := range batch {
+		isThere := clientv3.Compare(clientv3.CreateRevision(etcd.KeyStreams+one.Stream), ">", 0)
+		note := clientv3.OpPut(etcd.KeyPastBases+one.Stream, one.digest())
+		writes = append(writes, clientv3.OpTxn([]clientv3.Cmp{isThere}, []clientv3.Op{note}, nil))
 	}
+	if _, err := b.client.Txn(ctx).Then(writes...).Commit(); err != nil {
+		return fmt.Errorf("record the bases of stores: %w", err)
+	}
+	now, _ := b.mirror.Load()
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
-	b.recorded[one.Stream] = one.Base.Sha256
+	for _, one := range batch {
+		b.recorded[one.Stream] = one.digest()
+	}
+	if len(b.recorded) > len(now.Streams) { // some are of streams that were deleted
+		maps.DeleteFunc(b.recorded, func(stream, _ string) bool { return now.Streams[stream] == nil })
+	}
 	return nil
 }

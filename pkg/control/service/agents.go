@@ -87,15 +87,16 @@ func (s *Server) ReportDrain(ctx context.Context, request *api.ReportDrainReques
 	if err := s.keepAnchors(ctx, request.State); err != nil {
 		return nil, err
 	}
-	if err := s.recordRemovals(ctx, request.State); err != nil {
-		return nil, err
-	}
+	bases := s.bases.Take(request.State)
 	report, err := report.Keep(ctx, s.reports, &state.DrainKind, agent.Id, request.State)
 	if err == nil {
 		err = s.touch(ctx, access.RoleDrain, agent)
 	}
 	if err != nil {
 		return nil, err
+	}
+	if s.recordRemovals(ctx, request.State, bases) {
+		report = 0 // so that the next one has the bases again that wait
 	}
 	now, _ := s.mirror.Load()
 	return &api.ReportDrainResponse{
