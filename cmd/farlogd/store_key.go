@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 
@@ -23,6 +24,11 @@ func openOwnStore(s *settings, logger *slog.Logger) (*store.Store, error) {
 		options.Signer = command
 	}
 	opened, err := store.Open(s.storeDir, options)
+	if errors.Is(err, store.ErrInvalid) && !s.isStoreKeysGiven && hasKeyInside(s.storeDir) {
+		options.KeyDir = ""
+		warnOfKey(logger, s.storeDir, err)
+		opened, err = store.Open(s.storeDir, options)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
@@ -31,12 +37,23 @@ func openOwnStore(s *settings, logger *slog.Logger) (*store.Store, error) {
 	case err != nil && s.isStoreKeysGiven:
 		return nil, fmt.Errorf("--store-keys: %w", err)
 	case err != nil:
-		logger.Warn("the signing key is in the store: who has a copy of the store can sign for it; give a directory "+
-			"outside of it with --store-keys", "store", opened.Dir(), "error", oneLine(err))
+		warnOfKey(logger, opened.Dir(), err)
 	case isMoved:
 		logger.Info("the signing key was moved out of the store", "store", opened.Dir(), "to", s.storeKeys)
 	}
 	return opened, opened.CheckKey()
+}
+
+// hasKeyInside reports whether a store is there which has its signing key in it.
+func hasKeyInside(dir string) bool {
+	opened, err := store.Open(dir, store.Options{})
+	return err == nil && opened.CheckKey() == nil
+}
+
+// warnOfKey says why the signing key stays in a store.
+func warnOfKey(logger *slog.Logger, dir string, err error) {
+	logger.Warn("the signing key is in the store: who has a copy of the store can sign for it; give a directory "+
+		"outside of it with --store-keys", "store", dir, "error", oneLine(err))
 }
 
 // signingNote logs that nothing can be signed, and that it can again.

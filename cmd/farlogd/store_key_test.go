@@ -45,6 +45,52 @@ func TestOpenOwnStore_KeyThatCannotBeMoved(t *testing.T) {
 	}
 }
 
+// The default directory is one that nobody has chosen: where it is none for a key, as others can write it, a store of
+// before keeps its key, with a warning at each start. A store that has no key inside is not opened, nor made.
+func TestOpenOwnStore_DefaultPlaceIsOfOthers(t *testing.T) {
+	dir := t.TempDir()
+	s := &settings{storeDir: filepath.Join(dir, "store"), storeKeys: filepath.Join(dir, "keys"), segmentBytes: 1 << 20}
+	if err := os.Mkdir(s.storeKeys, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(s.storeKeys, 0o777); err != nil { // whatever the umask is
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	if _, err := openOwnStore(s, logger); !errors.Is(err, store.ErrInvalid) {
+		t.Errorf("a new store: %v", err)
+	}
+	if _, err := store.Open(s.storeDir, store.Options{Create: true}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		log.Reset()
+		opened, err := openOwnStore(s, logger)
+		if err != nil {
+			t.Fatalf("by default: %v", err)
+		}
+		if _, err := opened.Sign([]byte("statement")); err != nil || opened.CheckKey() != nil {
+			t.Errorf("it does not sign: %v", err)
+		}
+		if !strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), "chmod go-w") {
+			t.Errorf("log %q", log.String())
+		}
+	}
+	s.isStoreKeysGiven = true
+	if _, err := openOwnStore(s, logger); !errors.Is(err, store.ErrInvalid) {
+		t.Errorf("as it was said: %v", err)
+	}
+	s.isStoreKeysGiven = false
+	key := filepath.Join(s.storeDir, "signing.key")
+	if err := os.Rename(key, filepath.Join(dir, "elsewhere")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openOwnStore(s, logger); !errors.Is(err, store.ErrInvalid) {
+		t.Errorf("without a key inside: %v", err)
+	}
+}
+
 // The key leaves the store; a drain that has none does not start.
 func TestOpenOwnStore_MovesTheKey(t *testing.T) {
 	dir := t.TempDir()

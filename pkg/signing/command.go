@@ -69,9 +69,7 @@ func (c *Command) Sign(statement []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), c.timeout)
 	limit := time.NewTimer(c.timeout + waitDelay)
 	defer limit.Stop()
-	select {
-	case c.free <- struct{}{}:
-	case <-ctx.Done():
+	if !c.takePlace(ctx) {
 		cancel()
 		return nil, fmt.Errorf("signing command %q: %d of it still run after %s", c.line, atOnceMax, c.timeout)
 	}
@@ -87,6 +85,21 @@ func (c *Command) Sign(statement []byte) ([]byte, error) {
 	case <-limit.C:
 		return nil, fmt.Errorf("signing command %q: no answer within %s, and it could not be killed: look for a "+
 			"device or a file system that does not answer", c.line, c.timeout)
+	}
+}
+
+// takePlace waits for a place. One that is free is taken, however late the caller is: select alone would choose.
+func (c *Command) takePlace(ctx context.Context) bool {
+	select {
+	case c.free <- struct{}{}:
+		return true
+	default:
+	}
+	select {
+	case c.free <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 

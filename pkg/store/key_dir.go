@@ -88,7 +88,8 @@ func realPath(name string) (string, error) {
 }
 
 // checkOwner reports a directory in which another user than this process's or root can put a key. Root also takes that
-// of the store's owner, for whom it signs.
+// of the store's owner, for whom it signs. The directories above are not looked at: who may write those can put another
+// directory in the place of this one.
 func checkOwner(dir, inside string) error {
 	info, err := os.Stat(dir)
 	if isNotExist(err) {
@@ -110,9 +111,9 @@ func checkOwner(dir, inside string) error {
 		return fmt.Errorf("%w: user %d owns it, who could replace the key; expected user %d or root: give another "+
 			"directory (--store-keys), or chown it", ErrInvalid, owner, self)
 	}
-	if mode := info.Mode(); mode.Perm()&0o002 != 0 && mode&fs.ModeSticky == 0 {
-		return fmt.Errorf("%w: every user of this host can replace the key (mode %04o): chmod o-w %s", ErrInvalid,
-			mode.Perm(), dir)
+	if mode := info.Mode(); mode.Perm()&0o022 != 0 && mode&fs.ModeSticky == 0 {
+		return fmt.Errorf("%w: its group, or every user of this host, can replace the key (mode %04o): chmod go-w %s",
+			ErrInvalid, mode.Perm(), dir)
 	}
 	return nil
 }

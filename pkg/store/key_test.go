@@ -253,8 +253,8 @@ func TestKeyDir_InTheStoreByAnotherPath(t *testing.T) {
 	}
 }
 
-// A directory in which another user can replace the key has none: not one that he owns, nor one of everybody. Root, who
-// signs for the drain's user, takes his.
+// A directory in which another user can replace the key has none: not one that he owns, nor one that a group or all
+// can write. Root, who signs for the drain's user, takes his.
 func TestKeyDir_OfAnotherUser(t *testing.T) {
 	dir := t.TempDir()
 	options := store.Options{Create: true, KeyDir: filepath.Join(dir, "keys")}
@@ -262,12 +262,16 @@ func TestKeyDir_OfAnotherUser(t *testing.T) {
 	if _, err := store.Open(inside, options); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod(options.KeyDir, 0o777); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := store.Open(inside, options); !errors.Is(err, store.ErrInvalid) ||
-		!strings.Contains(err.Error(), "chmod o-w") {
-		t.Errorf("directory of everybody: %v", err)
+	for mode, isRefused := range map[fs.FileMode]bool{
+		0o777: true, 0o770: true, 0o703: true, 0o750: false, 0o777 | fs.ModeSticky: false,
+	} {
+		if err := os.Chmod(options.KeyDir, mode); err != nil {
+			t.Fatal(err)
+		}
+		_, err := store.Open(inside, options)
+		if errors.Is(err, store.ErrInvalid) != isRefused || isRefused && !strings.Contains(err.Error(), "chmod go-w") {
+			t.Errorf("directory of mode %s: %v, expected that it is refused: %v", mode, err, isRefused)
+		}
 	}
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: a directory of another user")
