@@ -2,6 +2,7 @@
 # release-test.sh [PART...] -- make release-test: build packages of this tree and, in fresh roots of Debian 12 and 13,
 # install them over a version before, use them, upgrade, go back, remove and purge them (scripts/release/inside.sh).
 # Needs root, and Debian's mirrors; roots are kept in build/release-test. PART, none: all:
+#   chart                the Helm chart, rendered by Helm's code; alone it needs neither root nor packages
 #   debian12, debian13   deb packages
 #   rpm                  rpm packages, by Debian's rpm
 #   java                 the deb of jars, with Debian's JDK; skipped without a JDK here that builds them
@@ -12,13 +13,20 @@ cd "$(dirname "$0")/.."
 
 before=0.1.9
 work=$PWD/build/release-test
-[ "$(id -u)" = 0 ] || { echo "release-test: not root: expected root, for roots of other systems" >&2 && exit 1; }
-parts=("$@")
-[ $# -gt 0 ] || parts=(debian12 debian13 rpm java systemd lintian)
 
 say() {
 	echo "release-test: $*"
 }
+
+# The chart's libraries are a module of their own.
+chart() {
+	(cd scripts/tools/chart && go vet ./... && go test -count=1 ./...) && say "chart: ok"
+}
+
+[ "$*" != chart ] || { chart && exit || exit 1; }
+[ "$(id -u)" = 0 ] || { echo "release-test: not root: expected root, for roots of other systems" >&2 && exit 1; }
+parts=("$@")
+[ $# -gt 0 ] || parts=(chart debian12 debian13 rpm java systemd lintian)
 
 # root_of SYSTEM -- print its folder; made once, by mmdebstrap. What the packages need is installed by apt in the test.
 root_of() {
@@ -112,11 +120,12 @@ cp "$(GOFLAGS=-buildvcs=false go tool -modfile=scripts/tools/s3/go.mod -n versit
 failed=0
 for part in "${parts[@]}"; do
 	case "$part" in
+	chart) chart || failed=1 ;;
 	debian12 | debian13) inside "$part" deb || failed=1 ;;
 	java) [ "$jars" = yes ] && { inside debian13 java || failed=1; } || say "java: skipped: no JDK 22 or later" ;;
 	rpm | lintian) inside debian13 "$part" || failed=1 ;;
 	systemd) boot debian12 || failed=1; boot debian13 || failed=1 ;;
-	*) say "unknown part \"$part\": expected debian12, debian13, rpm, java, systemd or lintian" >&2 && exit 2 ;;
+	*) say "unknown part \"$part\": expected chart, debian12, debian13, rpm, java, systemd or lintian" >&2 && exit 2 ;;
 	esac
 done
 exit "$failed"

@@ -16,6 +16,8 @@ var headerVersion = regexp.MustCompile(`#define FARLOG_VERSION "([^"]+)"`)
 var versionPlaces = map[string]*regexp.Regexp{
 	"rdma/meson.build": regexp.MustCompile(`version: '([^']+)',\n\s*license`),
 	"pom.xml":          regexp.MustCompile(`<artifactId>farlog-parent</artifactId>\s*<version>([^<]+)</version>`),
+
+	"deploy/helm/farlog/Chart.yaml": regexp.MustCompile(`\nversion: (\S+)\n`),
 }
 
 func TestVersion_IsTheHeadersEverywhere(t *testing.T) {
