@@ -60,6 +60,63 @@ func newestOfHosts(grants []*api.RemoteGrant) (newest []*api.RemoteGrant) {
 	return newest
 }
 
+// restore makes wanted what was remembered. Of a list that cannot be read it is not known who may write.
+func (t *Target) restore() {
+	recalled, err := t.recall()
+	if err != nil {
+		t.forgotten = map[string]bool{}
+		t.config.Logger.Warn("the rings wanted of this target are not known, waiting for the control plane; in a "+
+			"namespace, each host that may connect it counts as a writer that was granted a ring, and is evicted at a "+
+			"takeover", "error", err)
+		return
+	}
+	t.wanted = recalled.GetRings()
+	t.declareNamespaces(recalled)
+}
+
+// addForgotten makes up for a list that could not be read: any host that a namespace declares may have been granted the
+// epochs below the fence of a ring there, and be opening it. The control plane tells the newest grant alone. An error:
+// a stream's hosts are not known yet, and the list on disk is to stay as it is, unreadable.
+func (t *Target) addForgotten(message *api.WatchRingsResponse) error {
+	if t.forgotten == nil {
+		return nil
+	}
+	hosts := make(map[string][]*api.NamespaceHost, len(message.Namespaces))
+	isDeclared := make(map[string]bool, len(message.Namespaces))
+	for _, one := range message.Namespaces {
+		hosts[one.Subsystem], isDeclared[one.Subsystem] = one.Hosts, true
+	}
+	var err error
+	for _, spec := range message.Rings {
+		name := spec.Stream.Spec.Name
+		if spec.Subsystem == "" || t.forgotten[name] {
+			continue
+		}
+		if !isDeclared[spec.Subsystem] {
+			err = errors.Join(err, fmt.Errorf("stream %s: who may write it is not known: %w", name,
+				errUndeclared(spec.Subsystem)))
+			continue
+		}
+		t.forgotten[name] = true
+		if spec.GetAdmission().GetEpochMin() > 1 {
+			addFormerGrants(spec, hosts[spec.Subsystem])
+		}
+	}
+	return err
+}
+
+// addFormerGrants adds the last epoch below the fence, for each host but the one that is let in.
+func addFormerGrants(spec *api.RingSpec, hosts []*api.NamespaceHost) {
+	newest := newestGrant(spec).GetHostNqn()
+	for _, host := range hosts {
+		if host.Nqn != newest {
+			spec.Admission.Grants = append(spec.Admission.Grants, &api.RemoteGrant{
+				Role: api.GrantRole_GRANT_ROLE_WRITER, Epoch: spec.Admission.EpochMin - 1, HostNqn: host.Nqn,
+			})
+		}
+	}
+}
+
 func (t *Target) remember(message *api.WatchRingsResponse) error {
 	raw, err := protojson.Marshal(message)
 	if err != nil {

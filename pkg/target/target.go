@@ -75,6 +75,10 @@ type Target struct {
 
 	declared *api.WatchRingsResponse // has what was declared last of this host; nil: not known. Of who follows
 
+	// forgotten is not nil when the list of wanted rings could not be read at the start: the streams of namespaces for
+	// which addForgotten has made up for that. Of who follows.
+	forgotten map[string]bool
+
 	mutex  sync.Mutex
 	wanted []*api.RingSpec
 	seen   []Ring
@@ -163,13 +167,7 @@ func (t *Target) Run(ctx context.Context) error {
 	defer t.makers.Wait()
 	var workers sync.WaitGroup
 	defer workers.Wait()
-	if recalled, err := t.recall(); err != nil {
-		t.config.Logger.Warn("the rings wanted of this target are not known, waiting for the control "+
-			"plane", "error", err)
-	} else {
-		t.wanted = recalled.GetRings()
-		t.declareNamespaces(recalled)
-	}
+	t.restore()
 	workers.Go(func() { t.followSpecs(ctx) })
 	workers.Go(func() { t.watchMedia(ctx) })
 	workers.Go(func() { t.watchRegions(ctx) })
@@ -216,7 +214,10 @@ func (t *Target) applyWanted(message *api.WatchRingsResponse) {
 	carryFenced(t.wanted, message.Rings) // nobody else stores to wanted
 	t.carryNamespaces(message)
 	// Kept first: who has been told of a grant must find it here also after a restart.
-	err := t.remember(message)
+	err := t.addForgotten(message)
+	if err == nil {
+		err = t.remember(message)
+	}
 	t.isUnsaved.Store(err != nil)
 	if err != nil {
 		t.config.Logger.Warn("the list of wanted rings could not be saved for a restart", "error", err)
