@@ -239,9 +239,7 @@ func (t *Target) observe() {
 	known := make(map[string]bool, len(wanted))
 	t.forgetUnmade(wanted)
 	for _, spec := range wanted {
-		if t.config.OnRing != nil {
-			t.config.OnRing()
-		}
+		t.noteRing()
 		if spec.Deletion != api.DeletionStage_DELETION_STAGE_UNSPECIFIED && !t.isMaking(spec) {
 			at := t.siteOf(spec)
 			known[at.path] = true
@@ -271,21 +269,31 @@ func (t *Target) observe() {
 	}
 	for _, path := range t.found() {
 		if name, ok := streamOf(path); ok && !known[path] {
+			t.noteRing()
 			seen = append(seen, t.describeRing(name, fileSite(path), nil, before))
 		}
 	}
-	uris := make(map[string]bool, len(seen))
+	uris, streams := make(map[string]bool, len(seen)), make(map[string]bool, len(seen))
 	for _, ring := range seen {
-		uris[ring.State.Uri] = true
+		uris[ring.State.Uri], streams[ring.State.Stream] = true, true
 		if len(ring.State.RingUuid) > 0 {
 			t.provided[ring.State.Stream] = ring.State.RingUuid
 		}
 	}
 	maps.DeleteFunc(t.marks, func(uri string, _ *farlog.Inspector) bool { return !uris[uri] })
+	maps.DeleteFunc(t.troubles.logged, func(stream string, _ trouble) bool { return !streams[stream] })
+	maps.DeleteFunc(t.denials.seen, func(stream string, _ denied) bool { return !streams[stream] })
 	t.mutex.Lock()
 	t.countWritten(before, seen)
 	t.seen = seen
 	t.mutex.Unlock()
+}
+
+// noteRing says that the look goes on, with another ring.
+func (t *Target) noteRing() {
+	if t.config.OnRing != nil {
+		t.config.OnRing()
+	}
 }
 
 // isNews reports whether anything but figures differs between two looks: rings appeared, failed, or changed hands.
