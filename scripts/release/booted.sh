@@ -85,7 +85,7 @@ start() {
 
 # ends -- a role that is killed, and one that hangs, are started again; nothing that was appended is lost.
 ends() {
-	local role
+	local role first
 	for role in drain target control host; do
 		systemctl kill --signal=KILL "farlog-$role"
 		until_true "$role is started again after a kill" has_restarted "$role" 1
@@ -93,11 +93,13 @@ ends() {
 	append 1000
 	until_true "records are stored after kills" is_stored
 	mkdir -p /etc/systemd/system/farlog-drain.service.d
-	printf '[Service]\nWatchdogSec=4s\n' >/etc/systemd/system/farlog-drain.service.d/watchdog.conf
+	printf '[Service]\nWatchdogSec=20s\n' >/etc/systemd/system/farlog-drain.service.d/watchdog.conf
 	systemctl daemon-reload
 	systemctl restart farlog-drain
 	append 1000
-	until_true "a drain whose loop turns stays for some intervals" stays drain 12
+	first=$(value drain WatchdogTimestampMonotonic)
+	until_true "a drain whose loop turns feeds its watchdog for longer than that waits" has_fed drain "$first" 25
+	check "it was not started again" is 0 value drain NRestarts
 	systemctl kill --signal=STOP farlog-drain
 	until_true "a drain that hangs is started again" has_restarted drain 1
 	append 1000
@@ -105,9 +107,8 @@ ends() {
 	rm -r /etc/systemd/system/farlog-drain.service.d
 }
 
-stays() { # ROLE SECONDS
-	sleep "$2"
-	[ "$(value "$1" NRestarts)" = 0 ] && [ "$(value "$1" ActiveState)" = active ]
+has_fed() { # ROLE SINCE SECONDS -- its watchdog, by the clock of systemd, in microseconds
+	[ "$(($(value "$1" WatchdogTimestampMonotonic) - $2))" -ge "$(($3 * 1000000))" ]
 }
 
 # credentials -- keys that are root's alone, by the example for a drop-in.
@@ -122,17 +123,21 @@ credentials() {
 	until_true "records are stored by it" is_stored
 }
 
-# exports -- the drop-in of a target that exports namespaces makes configfs writable. In a kernel without configfs
-# another folder of /sys takes its place.
+# exports -- the drop-in of a target that exports namespaces makes configfs and the state writable. In a kernel without
+# configfs another folder of /sys takes its place.
 exports() {
 	local folder=/sys/kernel/config
 	[ -d "$folder" ] || folder=/sys/kernel/mm
 	sed "s|/sys/kernel/config|$folder|" "$examples/nvmet.conf" >/etc/systemd/system/farlog-target.service.d/nvmet.conf
-	printf '[Service]\nExecStartPre=/usr/bin/test -w %s\n' "$folder" \
+	printf '{"version": 1, "evicted": {"%s:desk7": ["%s:desk7"]}}' nqn.2026-01.com.example{,} >"$home/nvmet.json"
+	chmod 600 "$home/nvmet.json"
+	printf '[Service]\nExecStartPre=/usr/bin/test -w %s\nExecStartPre=%s\n' "$folder" \
+		"/usr/bin/farlog target nvmet readmit nqn.2026-01.com.example:desk7 --subsystem nqn.2026-01.com.example:desk7" \
 		>/etc/systemd/system/farlog-target.service.d/probe.conf
 	systemctl daemon-reload
 	systemctl restart farlog-target
-	check "$folder is writable" is "ready: target" value target StatusText
+	check "$folder and the state are writable" is "ready: target" value target StatusText
+	check "the state was written" test -z "$(grep evicted "$home/nvmet.json")"
 	append 1000
 	until_true "records are stored by a target of root's" is_stored
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/farlog/farlog/pkg/internal/testenv"
+	"github.com/farlog/farlog/pkg/nvmet"
 )
 
 var roles = []string{"control", "target", "drain", "host", "replica"}
@@ -32,7 +33,12 @@ func unitPath(role string) string {
 
 func readUnit(t *testing.T, role string) unit {
 	t.Helper()
-	raw, err := os.ReadFile(unitPath(role))
+	return readSettings(t, unitPath(role))
+}
+
+func readSettings(t *testing.T, path string) unit {
+	t.Helper()
+	raw, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,6 +158,21 @@ func TestUnits_NoCapabilityAndUserOfTheirOwn(t *testing.T) {
 		if !bytes.Contains(sysusers, fmt.Appendf(nil, "\nu %s ", user)) {
 			t.Errorf("farlog.sysusers.conf does not make user %s", user)
 		}
+	}
+}
+
+// A target that exports namespaces may write what it writes then: the kernel's target, and its state with the lock.
+func TestUnits_ExportingTargetWritesItsState(t *testing.T) {
+	u := readSettings(t, filepath.Join(testenv.Root(), "deploy", "systemd", "role", "nvmet.conf"))
+	writable := strings.Fields(strings.Join(u["ReadWritePaths"], " "))
+	for _, path := range []string{nvmet.Root, nvmet.StateFile} {
+		isBelow := func(folder string) bool { return strings.HasPrefix(path, folder+"/") }
+		if !slices.ContainsFunc(writable, isBelow) {
+			t.Errorf("nvmet.conf: ReadWritePaths=%s: expected a folder above %s", strings.Join(writable, " "), path)
+		}
+	}
+	if !slices.Contains(u["After"], "sys-kernel-config.mount") {
+		t.Errorf("nvmet.conf: After=%q: expected sys-kernel-config.mount", u["After"])
 	}
 }
 
