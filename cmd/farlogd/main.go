@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/farlog/farlog/pkg/config"
 )
 
@@ -27,12 +29,21 @@ type usageError struct{ text string }
 func (e *usageError) Error() string { return e.text }
 
 func main() {
+	hideMemory()
 	// libinfinipath, which libfabric loads, would take SIGTERM meanwhile, and end the process with 1 and no word
 	_ = os.Setenv("IPATH_NO_BACKTRACE", "1")
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// The first signal asks for a clean stop; after it the default is back, and a second one ends the process.
 	context.AfterFunc(ctx, stop)
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// hideMemory keeps other programs of the same user, such as an archive of the drain's store, from the memory of this
+// one, and from what it sees of the file system (/proc/PID/root). Core dumps, which would hold keys, it has none.
+func hideMemory() {
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		fmt.Fprintf(os.Stderr, "farlogd: prctl(PR_SET_DUMPABLE): %s: programs of its user may read its memory\n", err)
+	}
 }
 
 // run executes one command line and returns the exit code. It is main without the process, for tests.

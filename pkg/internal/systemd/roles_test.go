@@ -94,6 +94,22 @@ func (s *site) start(role string, args ...string) *testenv.Process {
 	return process
 }
 
+// expectHidden fails when a program of a role's user, such as the archive of a drain's store, sees the memory of the
+// role or the files that it sees.
+func (s *site) expectHidden(role string, process *testenv.Process) {
+	s.Helper()
+	user := strconv.Itoa(s.users[role])
+	for _, name := range []string{"root/etc", "environ", "maps", "fd"} {
+		path := fmt.Sprintf("/proc/%d/%s", process.PID(), name)
+		out, err := exec.Command("setpriv", "--reuid", user, "--regid", strconv.Itoa(groupID), "--clear-groups",
+			"--bounding-set=-all", "--inh-caps=-all", "--no-new-privs", "/bin/sh", "-c",
+			"if [ -d "+path+" ]; then ls "+path+"; else head -c 1 "+path+"; fi").CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "ermission denied") {
+			s.Errorf("%s of %s: %v, expected that its user is denied it: %.60q", path, role, err, out)
+		}
+	}
+}
+
 func (s *site) admin(args ...string) string {
 	s.Helper()
 	return testenv.MustRun(s.T, "farlog", append(args, "--control", s.control, "--tls-dir", s.path("tls"))...)
@@ -132,6 +148,7 @@ func TestRoles_EachUnderItsUnit(t *testing.T) {
 	target := s.start("target", "--listen", "ofi:tcp://"+s.address())
 	serve := s.address()
 	drain := s.start("drain", "--store-serve", serve)
+	s.expectHidden("drain", drain)
 	replica := s.start("replica", "--replica-from", "https://"+serve)
 	socket := s.path("host", "socket")
 	s.must(os.Chmod(s.path("host"), 0o755)) // as RuntimeDirectoryMode= says of /run/farlog
