@@ -1,12 +1,14 @@
-// Command corpus saves what the fuzzing of Go targets has found: of the inputs in Go's cache and in testdata/fuzz of a
-// package, for each target, the fewest small ones that together run all blocks of the package that all of them run.
-// Ordinary tests run them, and a fuzzer begins with them. Arguments: folders of packages.
+// Command corpus saves what the fuzzing of Go targets has found: of the inputs in Go's cache, for each target, the
+// fewest small ones that together run all blocks of the package that no input in its testdata/fuzz runs. What is there
+// stays: it may have failed once. Ordinary tests run them, and a fuzzer begins with them. Arguments: folders of
+// packages.
 package main
 
 import (
 	"bufio"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -82,39 +84,33 @@ type corpus struct {
 
 // input is a file of a corpus, with the blocks of the package that it runs.
 type input struct {
-	name   string
-	raw    []byte
-	blocks []string
+	name    string
+	raw     []byte
+	isSaved bool // in the tree, before
+	blocks  []string
 }
 
 // saved is the folder of the tree in which the inputs are kept.
 func (c corpus) saved() string { return filepath.Join(c.folder, "testdata", "fuzz", c.target) }
 
-// save puts what the cache and the tree hold into one folder, measures each, and leaves the fewest in the tree.
-func (c corpus) save(cached string) error {
-	inputs := map[string]*input{}
-	for _, dir := range []string{cached, c.saved()} {
-		entries, err := os.ReadDir(dir)
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
-		for _, entry := range entries {
-			raw, err := os.ReadFile(filepath.Join(dir, entry.Name()))
-			if err != nil {
-				return err
-			}
-			inputs[entry.Name()] = &input{name: entry.Name(), raw: raw}
-		}
+// save puts what the cache has beside what the tree has, measures each, and leaves the fewest of it there; on an error
+// none of it.
+func (c corpus) save(cached string) (err error) {
+	list, err := c.read(cached)
+	if err != nil {
+		return err
 	}
 	if err := os.MkdirAll(c.saved(), 0o755); err != nil {
 		return err
 	}
-	var list []*input
-	for _, one := range inputs {
-		if err := os.WriteFile(filepath.Join(c.saved(), one.name), one.raw, 0o644); err != nil {
-			return err
+	var kept []*input
+	defer func() { err = errors.Join(err, c.discard(list, kept)) }()
+	for _, one := range list {
+		if !one.isSaved {
+			if err := os.WriteFile(filepath.Join(c.saved(), one.name), one.raw, 0o644); err != nil {
+				return err
+			}
 		}
-		list = append(list, one)
 	}
 	for _, one := range list {
 		if err := c.measure(one); err != nil {
@@ -122,16 +118,41 @@ func (c corpus) save(cached string) error {
 		}
 	}
 	kept, blocks := fewest(list)
-	for _, one := range list {
-		if !slices.Contains(kept, one) {
-			if err := os.Remove(filepath.Join(c.saved(), one.name)); err != nil {
-				return err
-			}
-		}
-	}
-	_ = os.Remove(c.saved()) // where none is kept
 	fmt.Printf("%s: %s: %d of %d inputs, %d blocks\n", c.folder, c.target, len(kept), len(list), blocks)
 	return nil
+}
+
+// read gives the inputs of cache and tree.
+func (c corpus) read(cached string) (list []*input, err error) {
+	inputs := map[string]*input{}
+	for _, dir := range []string{cached, c.saved()} {
+		entries, err := os.ReadDir(dir)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, err
+		}
+		for _, entry := range entries {
+			raw, err := os.ReadFile(filepath.Join(dir, entry.Name()))
+			if err != nil {
+				return nil, err
+			}
+			inputs[entry.Name()] = &input{name: entry.Name(), raw: raw, isSaved: dir == c.saved()}
+		}
+	}
+	return slices.Collect(maps.Values(inputs)), nil
+}
+
+// discard removes what was neither in the tree before nor is kept.
+func (c corpus) discard(list, kept []*input) (err error) {
+	for _, one := range list {
+		if one.isSaved || slices.Contains(kept, one) {
+			continue
+		}
+		if removeErr := os.Remove(filepath.Join(c.saved(), one.name)); !errors.Is(removeErr, os.ErrNotExist) {
+			err = errors.Join(err, removeErr)
+		}
+	}
+	_ = os.Remove(c.saved()) // where there is none
+	return err
 }
 
 // measure runs the target with one input.
@@ -157,7 +178,8 @@ func (c corpus) measure(one *input) error {
 	return lines.Err()
 }
 
-// fewest chooses, again and again, the input that runs most of what no chosen one runs, of equal ones the shortest.
+// fewest chooses all that are saved and then, again and again, the input that runs most of what no chosen one runs, of
+// equal ones the shortest.
 func fewest(list []*input) (kept []*input, blocks int) {
 	slices.SortFunc(list, func(a, b *input) int {
 		if len(a.raw) != len(b.raw) {
@@ -166,6 +188,17 @@ func fewest(list []*input) (kept []*input, blocks int) {
 		return strings.Compare(a.name, b.name)
 	})
 	covered := map[string]bool{}
+	keep := func(one *input) {
+		kept = append(kept, one)
+		for _, block := range one.blocks {
+			covered[block] = true
+		}
+	}
+	for _, one := range list {
+		if one.isSaved {
+			keep(one)
+		}
+	}
 	for {
 		var best *input
 		most := 0
@@ -183,9 +216,6 @@ func fewest(list []*input) (kept []*input, blocks int) {
 		if best == nil {
 			return kept, len(covered)
 		}
-		kept = append(kept, best)
-		for _, block := range best.blocks {
-			covered[block] = true
-		}
+		keep(best)
 	}
 }
