@@ -60,7 +60,7 @@ func (n namespaceRow) text() string {
 	}
 	fenced := "by the target, which evicts hosts"
 	if n.Reservations {
-		fenced = "by reservations"
+		fenced = "by reservations from a ring with all of it, else by the target, which evicts them"
 	}
 	rings := config.FormatSize(n.FreeBytes) + " free"
 	if n.RingError != "" {
