@@ -128,13 +128,16 @@ static bool mem_store_hints(struct region *region, uint64_t tail_lsn, uint64_t d
 	return !region->caps.is_seal_durable || mem_flush(region, LAYOUT_TAIL_HINT_OFF, 2 * sizeof(uint64_t)) == FARLOG_OK;
 }
 
+/* populate_advice -- a write fault would make every page of a file dirty, and the next write-back as long as the
+ * ring. */
+static int populate_advice(const struct region *region)
+{
+	return region->contract.kind == FARLOG_REGION_FILE ? MADV_POPULATE_READ : MADV_POPULATE_WRITE;
+}
+
 static void mem_populate(struct region *region)
 {
-	struct region_mem *mem = mem_of(region);
-	/* A write fault would make every page of a file dirty, and the next write-back as long as the ring. */
-	int advice = region->contract.kind == FARLOG_REGION_FILE ? MADV_POPULATE_READ : MADV_POPULATE_WRITE;
-
-	madvise(mem->bytes, region->contract.size_bytes, advice);
+	madvise(mem_of(region)->bytes, region->contract.size_bytes, populate_advice(region));
 }
 
 static void mem_drop_pages(struct region *region, uint64_t off, uint64_t len)
@@ -230,6 +233,8 @@ static void mem_close(struct region *region)
 	map_guard_remove(&mem->guard);
 	if (mem->map != NULL)
 		munmap(mem->map, mem->map_len);
+	if (mem->served != NULL)
+		munmap(mem->served, mem->served_len);
 	if (mem->fd >= 0)
 		close(mem->fd);
 	free(mem);
@@ -285,10 +290,33 @@ static const struct region_ops mem_ops = MEM_OPS(mem_persist, mem_poll, region_d
 static const struct region_ops bar_ops = MEM_OPS(bar_persist, mem_poll, region_default_wait, mem_flush);
 static const struct region_ops msync_ops = MEM_OPS(msync_persist, msync_poll, msync_wait, msync_flush);
 
-void region_mem_end_on_lost_page(struct region *region)
+static int map_flags(const struct region *region)
 {
-	if (region->ops == &mem_ops || region->ops == &bar_ops)
-		map_guard_remove(&mem_of(region)->guard);
+	return region->contract.kind == FARLOG_REGION_FSDAX ? MAP_SHARED_VALIDATE | MAP_SYNC : MAP_SHARED;
+}
+
+int region_mem_serve(struct region *region, const char *text, uint8_t **bytes, struct farlog_error *error)
+{
+	struct region_mem *mem = mem_of(region);
+	uint64_t off, start, end;
+	uint8_t *served;
+
+	*bytes = (uint8_t *)(uintptr_t)region->base;
+	if (region->ops != &mem_ops && region->ops != &bar_ops && region->ops != &msync_ops)
+		return FARLOG_OK;
+	off = (uint64_t)(mem->bytes - mem->map);
+	start = off / DEVDAX_ALIGN * DEVDAX_ALIGN;
+	end = (off + region->contract.size_bytes + DEVDAX_ALIGN - 1) / DEVDAX_ALIGN * DEVDAX_ALIGN;
+	if (end > mem->map_len)
+		end = mem->map_len;
+	served = mmap(NULL, end - start, PROT_READ | PROT_WRITE, map_flags(region), mem->fd, (off_t)start);
+	if (served == MAP_FAILED)
+		return error_set(error, FARLOG_IO, errno, "map %lu bytes of region \"%s\" for other hosts", end - start, text);
+	mem->served = served;
+	mem->served_len = end - start;
+	*bytes = served + (off - start);
+	madvise(*bytes, region->contract.size_bytes, populate_advice(region));
+	return FARLOG_OK;
 }
 
 /* set_missing_error -- os_errno is for programs; the text names the failure already. */
@@ -324,7 +352,6 @@ static int map_region(const char *text, struct region_mem *mem, enum region_acce
 {
 	struct farlog_contract *contract = &mem->region.contract;
 	int protection = access == REGION_READ ? PROT_READ : PROT_READ | PROT_WRITE;
-	int flags = MAP_SHARED;
 	uint64_t size = contract->size_bytes;
 
 	if (size == 0 && access != REGION_CREATE)
@@ -341,9 +368,7 @@ static int map_region(const char *text, struct region_mem *mem, enum region_acce
 			text, size, LAYOUT_BLOCK_LEN);
 	if (contract->kind == FARLOG_REGION_DEVDAX)
 		size = size / DEVDAX_ALIGN * DEVDAX_ALIGN;
-	if (contract->kind == FARLOG_REGION_FSDAX)
-		flags = MAP_SHARED_VALIDATE | MAP_SYNC;
-	mem->map = mmap(NULL, size, protection, flags, mem->fd, 0);
+	mem->map = mmap(NULL, size, protection, map_flags(&mem->region), mem->fd, 0);
 	if (mem->map == MAP_FAILED) {
 		mem->map = NULL;
 		return error_set(error, FARLOG_IO, errno, "map %lu bytes of region \"%s\"", size, text);

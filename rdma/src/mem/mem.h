@@ -37,10 +37,12 @@ int region_mem_from_fd(const char *text, int fd, const char *name, const struct 
 int region_mem_open(const char *text, const struct uri *uri, const struct region_options *options,
 	struct region **region, struct farlog_error *error) FARLOG_MUST_CHECK;
 
-/* region_mem_end_on_lost_page -- a page that the media does not give ends the process, also after
- * farlog_guard_mappings: of a region to which a network library stores, and acknowledges without a flush of this
- * region. What it stores into zeros in the place of the page would be lost. Does nothing to a file, whose
- * acknowledgements wait for msync, and to regions of other kinds. */
-void region_mem_end_on_lost_page(struct region *region);
+/* region_mem_serve -- map the region once more, for a network library alone: *bytes is its first byte there, writable,
+ * until the region is closed. Zeros take the place of a lost page (mem/map_guard.h) only in the region's own mapping:
+ * clients of the library never read them, and never store to them. A page that the media does not give fails the
+ * library's system calls there; an access by the library itself ends the process. Of a region of another kind: its own
+ * bytes. OK or IO. */
+int region_mem_serve(
+	struct region *region, const char *text, uint8_t **bytes, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 #endif

@@ -36,6 +36,8 @@ struct region_mem {
 	bool has_name;           /* the file had a path when it was opened; false: opened by descriptor */
 	struct name_watch watch; /* of a writer */
 	struct map_guard guard;
+	uint8_t *served; /* the second mapping, of region_mem_serve; NULL = there is none */
+	uint64_t served_len;
 	persist_copy_fn copy;
 	persist_gather_fn gather;
 	struct msync_helper helper;

@@ -120,10 +120,9 @@ static int open_ring(struct target_ring *ring, const char *region_uri, struct fa
 	if (result != FARLOG_OK)
 		return result;
 	memcpy(ring->ring_uuid, superblock.ring_uuid, sizeof(ring->ring_uuid));
-	region_mem_end_on_lost_page(ring->region);
 	ring->bytes = (uint8_t *)(uintptr_t)ring->region->base; /* mapped for writing: the region was asked for so */
 	ring->region->ops->data.populate(ring->region);
-	return FARLOG_OK;
+	return region_mem_serve(ring->region, region_uri, &ring->served_bytes, error);
 }
 
 int farlog_target_serve(

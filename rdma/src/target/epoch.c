@@ -72,6 +72,7 @@ static int store_proposal(const struct target_conn *conn, uint64_t *off)
 	struct superblock present;
 	struct superblock next;
 	uint32_t epoch;
+	int result;
 
 	memcpy(&proposal, ring->bytes + LAYOUT_PROPOSAL_OFF, sizeof(proposal)); /* once: its writer may go on changing it */
 	if (conn->role != REGION_ROLE_WRITER || conn->grant == NULL)
@@ -80,8 +81,10 @@ static int store_proposal(const struct target_conn *conn, uint64_t *off)
 	if (conn->is_revoked || epoch < ring->epoch_admitted_min ||
 		epoch < region_load_word(ring->region, LAYOUT_FENCE_OFF))
 		return FARLOG_FENCED;
-	if (superblock_load(ring->region, ring->name, &present, NULL) != FARLOG_OK ||
-		memcmp(present.ring_uuid, ring->ring_uuid, sizeof(present.ring_uuid)) != 0)
+	result = superblock_load(ring->region, ring->name, &present, NULL);
+	if (result == FARLOG_IO)
+		return result;
+	if (result != FARLOG_OK || memcmp(present.ring_uuid, ring->ring_uuid, sizeof(present.ring_uuid)) != 0)
 		return FARLOG_NOT_A_RING;
 	*off = present.generation % 2 == 0 ? LAYOUT_SUPERBLOCK_A_OFF : LAYOUT_SUPERBLOCK_B_OFF;
 	if (present.writer_epoch == epoch && memcmp(&present, &proposal, sizeof(present)) == 0)

@@ -21,6 +21,9 @@ static int check_grant(const struct target_ring *ring, const struct farlog_grant
 	static const uint8_t zeros[FARLOG_TOKEN_LEN];
 	uint64_t epoch_min = region_load_word(ring->region, LAYOUT_FENCE_OFF);
 
+	if (region_has_lost_page(ring->region))
+		return region_set_error(
+			ring->region, FARLOG_IO, "grant: read the epoch that is required by ring", ring->name, error);
 	if (grant->role != FARLOG_GRANT_WRITER && grant->role != FARLOG_GRANT_DRAIN && grant->role != FARLOG_GRANT_READER)
 		return error_set(error, FARLOG_INVALID, 0, "grant on ring \"%s\": role %u is not one of those in farlog.h",
 			ring->name, grant->role);

@@ -253,8 +253,8 @@ static int make_keys(struct ofi_conn *conn, struct fi_info *info)
 		uint64_t access = (rights & FAR_MAY_READ ? FI_REMOTE_READ : 0) | (rights & FAR_MAY_WRITE ? FI_REMOTE_WRITE : 0);
 
 		if (rights != 0)
-			failure =
-				ofi_register(conn->domain->domain, info, ring->bytes + span.off, span.len, access, &conn->keys[piece]);
+			failure = ofi_register(
+				conn->domain->domain, info, ring->served_bytes + span.off, span.len, access, &conn->keys[piece]);
 	}
 	return failure;
 }
@@ -318,7 +318,7 @@ static int admit(struct ofi_conn *conn, struct fi_info *info, const struct far_h
 			listener->lib->strerror(-failure));
 		return fill_refusal(refusal, FARLOG_IO, text);
 	}
-	welcome->data_addr = ofi_address(info, conn->conn.ring->bytes);
+	welcome->data_addr = ofi_address(info, conn->conn.ring->served_bytes);
 	for (unsigned piece = 0; piece < FAR_PIECE_COUNT; piece++)
 		welcome->keys[piece] = conn->keys[piece] != NULL ? fi_mr_key(conn->keys[piece]) : 0;
 	welcome->flush_methods = methods_of(listener, conn->conn.ring, welcome);

@@ -163,7 +163,7 @@ static struct target_ring *make_page(struct farlog_target *target, const char *t
 	}
 	strcpy(page->name, "tails");
 	strcpy(page->tenant, tenant);
-	page->bytes = (uint8_t *)(uintptr_t)page->region->base;
+	page->bytes = page->served_bytes = page_bytes(page->region);
 	page->level = FARLOG_LEVEL_VISIBLE;
 	if (target->transport->expose(target->listener, page, &page->key, error) == FARLOG_OK)
 		return page;
@@ -355,10 +355,20 @@ static void look_at_ring(struct target_ring *ring)
 			break;
 		line->tail_lsn += extent;
 	}
-	if (memcmp(line, &before, sizeof(before)) == 0)
+	if (region_has_lost_page(ring->region) || memcmp(line, &before, sizeof(before)) == 0)
 		return;
 	line->sequence++;
 	store_line(line_of(ring), line);
+}
+
+/* update_line -- a ring whose own words may be zeros has no line: its drains look at the ring itself, and find the
+ * error. */
+static void update_line(struct target_ring *ring)
+{
+	if (!region_has_lost_page(ring->region))
+		look_at_ring(ring);
+	if (region_has_lost_page(ring->region))
+		memset(line_of(ring), 0, LAYOUT_LINE_LEN);
 }
 
 static void end_turn(struct target_ring *page, uint64_t turn)
@@ -374,7 +384,7 @@ void target_tails_update(struct farlog_target *target, struct target_ring *only)
 	target->turn++;
 	for (struct target_ring *ring = target->rings; ring != NULL; ring = ring->next)
 		if (ring->page != NULL && (ring->page == only || (only == NULL && ring->page->conns != NULL)))
-			look_at_ring(ring);
+			update_line(ring);
 	for (struct target_ring *page = target->pages; page != NULL; page = page->next)
 		if (page == only || (only == NULL && page->conns != NULL))
 			end_turn(page, target->turn);

@@ -34,7 +34,7 @@ static void relay_credit(struct target_conn *conn, uint64_t now_ns)
 {
 	uint64_t credit_lsn = region_load_word(conn->ring->region, LAYOUT_CREDIT_OFF);
 
-	if (conn->role != REGION_ROLE_WRITER || conn->is_revoked)
+	if (conn->role != REGION_ROLE_WRITER || conn->is_revoked || region_has_lost_page(conn->ring->region))
 		return;
 	if (credit_lsn == conn->relayed_credit && now_ns - conn->relayed_at_ns < CREDIT_REPEAT_NS)
 		return;

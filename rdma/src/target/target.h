@@ -90,8 +90,8 @@ struct target_transport {
 	 * (port in use ...). */
 	int (*open)(struct farlog_target *target, const char *text, const struct uri *uri, void **listener,
 		struct farlog_error *error) FARLOG_MUST_CHECK;
-	/* Register the bytes of a ring for this transport, in the domain of its tenant; *key is the transport's own. Before
-	 * any admission. */
+	/* Register served_bytes of a ring for this transport, in the domain of its tenant; *key is the transport's own.
+	 * Before any admission. */
 	int (*expose)(void *listener, struct target_ring *ring, void **key, struct farlog_error *error) FARLOG_MUST_CHECK;
 	void (*withdraw)(void *listener, struct target_ring *ring, void *key);
 	/* Of libfabric: by which provider it listens, and whether that says that its commit flushes. NULL: it is not
@@ -107,8 +107,9 @@ extern const struct target_transport target_ofi;
 struct target_ring {
 	struct target_ring *next;
 	struct region *region;
-	uint8_t *bytes; /* of the region, writable */
-	void *key;      /* of the transport, from expose */
+	uint8_t *bytes;        /* of the region, writable, for this processor */
+	uint8_t *served_bytes; /* the same, for the transport alone: zeros never take the place of a lost page there */
+	void *key;             /* of the transport, from expose */
 	struct target_conn *conns;
 	struct target_grant *grants;
 	uint32_t hash; /* CRC32C of the name */

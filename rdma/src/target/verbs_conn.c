@@ -330,7 +330,7 @@ static void fill_welcome(struct verbs_conn *conn, struct far_welcome *welcome)
 		welcome->level >= FARLOG_LEVEL_PERSISTENT ? VERBS_ACCESS_FLUSH_PERSISTENT : VERBS_ACCESS_FLUSH_GLOBAL;
 	size_t used = strlen(welcome->probe);
 
-	welcome->data_addr = (uint64_t)(uintptr_t)conn->conn.ring->bytes;
+	welcome->data_addr = (uint64_t)(uintptr_t)conn->conn.ring->served_bytes;
 	for (unsigned piece = 0; piece < FAR_PIECE_COUNT; piece++)
 		welcome->keys[piece] = verbs_keys_get(conn, (enum far_piece)piece);
 	/* A drain stores the credit itself: a READ into its copy of that word would put an older one there. */

@@ -43,7 +43,7 @@ static int bind_window(struct verbs_conn *conn, enum far_piece piece)
 	struct verbs_key *own = &conn->keys[piece];
 	struct region_span span = far_piece_span(piece, conn->conn.ring->region->contract.size_bytes);
 	struct ibv_mw_bind_info info = {.mr = registration_of(conn, piece)->mr,
-		.addr = (uint64_t)(uintptr_t)conn->conn.ring->bytes + span.off,
+		.addr = (uint64_t)(uintptr_t)conn->conn.ring->served_bytes + span.off,
 		.length = span.len,
 		.mw_access_flags = verbs_keys_access(conn, piece)};
 	uint32_t key;

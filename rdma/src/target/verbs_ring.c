@@ -66,7 +66,7 @@ static int register_best(const struct verbs_host *host, struct ibv_pd *pd, const
 		if (i > 0 && tries[i] == tries[i - 1])
 			continue;
 		made->access = tries[i] | ACCESS_REMOTE;
-		made->mr = device->lib->reg_mr(pd, ring->bytes + span.off, span.len, (int)tries[i]);
+		made->mr = device->lib->reg_mr(pd, ring->served_bytes + span.off, span.len, (int)tries[i]);
 		if (made->mr != NULL)
 			return FARLOG_OK;
 		failure = errno;
@@ -93,7 +93,7 @@ static int register_dmabuf(const struct verbs_host *host, struct ibv_pd *pd, con
 	made->access = IBV_ACCESS_LOCAL_WRITE | ACCESS_REMOTE;
 	exposure->on[index].is_dmabuf = true;
 	return verbs_register_dmabuf(&host->device, pd, exposure->dmabuf->fd, exposure->dmabuf_off + span.off, span.len,
-		(uint64_t)(uintptr_t)ring->bytes + span.off, IBV_ACCESS_LOCAL_WRITE, &made->mr, why, DMABUF_WHY_LEN);
+		(uint64_t)(uintptr_t)ring->served_bytes + span.off, IBV_ACCESS_LOCAL_WRITE, &made->mr, why, DMABUF_WHY_LEN);
 }
 
 /* register_piece -- of its mapping, or where that cannot be and it is a BAR, of its dma-buf. */
@@ -122,7 +122,7 @@ struct ibv_mr *verbs_expose_mr(const struct verbs_listener *listener, const stru
 	const struct verbs_exposure *exposure = ring->key;
 	struct ibv_pd *pd = exposure->on[device].domain->pd;
 	struct region_span span = far_piece_span(piece, ring->region->contract.size_bytes);
-	uint8_t *start = ring->bytes + span.off;
+	uint8_t *start = ring->served_bytes + span.off;
 
 	if (!exposure->on[device].is_dmabuf)
 		return listener->lib->reg_mr(pd, start, span.len, (int)access);

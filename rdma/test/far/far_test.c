@@ -423,6 +423,7 @@ static const struct {
 	{"zombie", test_zombie},
 	{"token", test_token},
 	{"leave", test_leave},
+	{"lost_page", test_lost_page},
 	{"twins", test_twins},
 	{"slow", test_slow},
 	{"flood", test_flood},

@@ -72,6 +72,7 @@ void test_commit(void);         /* far_commit.c */
 void test_zombie(void);         /* far_zombie.c */
 void test_token(void);          /* far_zombie.c */
 void test_leave(void);          /* far_leave.c */
+void test_lost_page(void);      /* far_lost_page.c */
 void test_slow(void);           /* far_slow.c */
 void test_slow_member(void);    /* far_members.c */
 void test_fenced_members(void); /* far_members.c */

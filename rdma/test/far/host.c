@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/atomics.h"
+#include "farlog/health.h"
 #include "farlog/refusals.h"
 #include "adversary/memory.h"
 #include "ofi_faults.h"
@@ -204,8 +205,10 @@ int host_main(const char *listen_uri)
 	struct farlog_error error = {0};
 	farlog_target *target;
 	char line[640];
-	int result = farlog_target_open(listen_uri, &target, &error);
+	int result = farlog_guard_mappings(&error); /* as a daemon does */
 
+	if (result == FARLOG_OK)
+		result = farlog_target_open(listen_uri, &target, &error);
 	reply(result, &error, "%s", result == FARLOG_OK ? farlog_target_uri(target) : "");
 	if (result != FARLOG_OK)
 		return 1;
