@@ -44,17 +44,21 @@ static int fill_refusal(struct target_ring *ring, struct far_refusal *refusal, i
 }
 
 /* epoch_floor -- what a writer's epoch must reach: a fence's, or that of the newest writer that was let in or has
- * opened its epoch. */
-static uint64_t epoch_floor(const struct target_ring *ring)
+ * opened its epoch. OK, or that of superblock_load: what the ring holds cannot be said. */
+static int epoch_floor(const struct target_ring *ring, uint64_t *floor)
 {
-	uint64_t floor = region_load_word(ring->region, LAYOUT_FENCE_OFF);
 	struct superblock superblock;
+	int result;
 
-	if (floor < ring->epoch_admitted_min)
-		floor = ring->epoch_admitted_min;
-	if (superblock_load(ring->region, ring->name, &superblock, NULL) == FARLOG_OK && superblock.writer_epoch > floor)
-		floor = superblock.writer_epoch;
-	return floor;
+	*floor = region_load_word(ring->region, LAYOUT_FENCE_OFF);
+	result = superblock_load(ring->region, ring->name, &superblock, NULL); /* it fails if the fence's page is lost */
+	if (result != FARLOG_OK)
+		return result;
+	if (*floor < ring->epoch_admitted_min)
+		*floor = ring->epoch_admitted_min;
+	if (superblock.writer_epoch > *floor)
+		*floor = superblock.writer_epoch;
+	return FARLOG_OK;
 }
 
 /* epoch_before -- that of the log which the newest epoch went on behind, by its EPOCH record; 0 = the ring does not
@@ -99,10 +103,9 @@ static uint64_t log_end(const struct target_ring *ring, uint32_t epoch, bool *is
 	return superblock.epoch_start_lsn;
 }
 
-static int fill_epoch_refusal(struct target_ring *ring, uint32_t epoch, struct far_refusal *refusal)
+static int fill_epoch_refusal(struct target_ring *ring, uint32_t epoch, uint64_t epoch_min, struct far_refusal *refusal)
 {
 	bool is_exact;
-	uint64_t epoch_min = epoch_floor(ring);
 	char text[sizeof(refusal->text)];
 
 	snprintf(text, sizeof(text), "epoch %u is fenced: ring \"%.40s\" requires at least %lu; acquire a new grant", epoch,
@@ -181,6 +184,23 @@ static bool is_role_granted(uint32_t granted, uint8_t asked)
 		(asked == REGION_ROLE_TAILS && (granted == FARLOG_GRANT_DRAIN || granted == FARLOG_GRANT_READER));
 }
 
+/* check_epoch -- a writer's: that of its grant, and at or above the floor. */
+static int check_epoch(struct target_ring *ring, uint32_t granted, uint32_t epoch, struct far_refusal *refusal)
+{
+	char text[sizeof(refusal->text)];
+	uint64_t floor;
+
+	if (epoch_floor(ring, &floor) != FARLOG_OK)
+		return fill_refusal(ring, refusal, FARLOG_IO,
+			"the epoch that the ring requires cannot be read; look at the ring on the target's host");
+	if (epoch < granted || epoch < floor)
+		return fill_epoch_refusal(ring, epoch, floor, refusal);
+	if (epoch == granted)
+		return FARLOG_OK;
+	snprintf(text, sizeof(text), "the grant with this token is of epoch %u, and not of %u", granted, epoch);
+	return fill_refusal(ring, refusal, FARLOG_INVALID, text);
+}
+
 static int check_hello(struct farlog_target *target, const struct far_hello *hello, const struct sockaddr *peer,
 	struct target_ring **ring, struct target_grant **grant, struct far_refusal *refusal)
 {
@@ -225,14 +245,8 @@ static int check_hello(struct farlog_target *target, const struct far_hello *hel
 		return fill_refusal(*ring, refusal, FARLOG_HELD,
 			"the token has been used by another client already; every writer acquires its own");
 	/* Before its time limit: who had been let in before the target was started again is told why it is not now. */
-	if (hello->role == REGION_ROLE_WRITER &&
-		(hello->epoch < (*grant)->grant.epoch || hello->epoch < epoch_floor(*ring)))
-		return fill_epoch_refusal(*ring, hello->epoch, refusal);
-	if (hello->role == REGION_ROLE_WRITER && hello->epoch != (*grant)->grant.epoch) {
-		snprintf(text, sizeof(text), "the grant with this token is of epoch %u, and not of %u", (*grant)->grant.epoch,
-			hello->epoch);
-		return fill_refusal(*ring, refusal, FARLOG_INVALID, text);
-	}
+	if (hello->role == REGION_ROLE_WRITER && check_epoch(*ring, (*grant)->grant.epoch, hello->epoch, refusal))
+		return refusal->result;
 	if ((*grant)->grant.expires_ns != 0 && (*grant)->client_id != hello->client_id &&
 		utc_now_ns() >= (*grant)->grant.expires_ns)
 		return fill_refusal(*ring, refusal, FARLOG_INVALID, "the grant has expired; acquire a new one");
