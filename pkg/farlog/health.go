@@ -27,7 +27,7 @@ func DeviceHealth(path string) ([]byte, error) {
 
 // GuardMappings makes a page of a mem: ring that its media does not give an error, ErrIO, of the calls on that ring,
 // which would end the process by SIGBUS otherwise. It installs a handler of SIGBUS for the whole process, and is called
-// once, before rings are opened.
+// once, before rings are opened. Errors: ErrIO; ErrInvalid: called again, and another handler has been set since.
 //
 // Implements: int farlog_guard_mappings(struct farlog_error *)
 func GuardMappings() error {

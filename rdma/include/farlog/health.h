@@ -28,8 +28,10 @@ FARLOG_API int farlog_device_contents(
 /* farlog_guard_mappings -- from now on a page of a mem: ring that its media does not give (the disk fails the read, the
  * file was cut off, the memory is bad) makes the calls on that ring fail with IO, until it is opened again, instead of
  * ending the process by SIGBUS. For the whole process: a handler of SIGBUS, which gives what is not farlog's to the
- * handler that was there before. Call it before rings are opened: those opened before are not guarded; and again after
- * another handler of SIGBUS was set. Errors: IO.
+ * handler that was there before. Call it once, before rings are opened: those opened before are not guarded. A handler
+ * of SIGBUS that the program sets later must call this one for addresses that are not its own. A farlog_target gives
+ * its clients no byte in the place of a lost page: their reads fail. It lets in nobody to the ring any more, until it
+ * serves it again. Errors: IO; INVALID: called again, and another handler has been set since.
  * Any thread; does not block. */
 FARLOG_API int farlog_guard_mappings(struct farlog_error *error) FARLOG_MUST_CHECK;
 

@@ -19,7 +19,8 @@ static struct {
 	 * does that with the mutex held */
 	pthread_mutex_t mutex;
 	struct map_guard *guards;
-	struct sigaction previous; /* set before the handler is installed */
+	/* stored once, before the handler is installed: the handler reads it without the mutex */
+	struct sigaction previous;
 	uint64_t is_installed;
 } registry = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
@@ -49,13 +50,21 @@ static bool contain(const uint8_t *address)
 	return is_contained;
 }
 
+/* is_of_access -- raised by this thread's own access. Else it has come at any place, perhaps with the mutex held:
+ * another process has sent it, or the memory at si_addr was found bad before anybody accessed it (BUS_MCEERR_AO), and
+ * whoever accesses it gets another one. */
+static bool is_of_access(const siginfo_t *info)
+{
+	return info->si_code > 0 && info->si_code != BUS_MCEERR_AO;
+}
+
 static void call_previous(int number, siginfo_t *info, void *context)
 {
 	if (registry.previous.sa_flags & SA_SIGINFO) {
 		registry.previous.sa_sigaction(number, info, context);
 	} else if (registry.previous.sa_handler == SIG_DFL || registry.previous.sa_handler == SIG_IGN) {
 		signal(number, SIG_DFL); /* the access is made again, and ends the process */
-		if (info->si_code <= 0)
+		if (!is_of_access(info))
 			raise(number);
 	} else {
 		registry.previous.sa_handler(number);
@@ -66,31 +75,50 @@ static void handle_bus_error(int number, siginfo_t *info, void *context)
 {
 	int saved = errno;
 
-	/* si_code <= 0: another process has sent it, and it may have come with the mutex held */
-	if (info->si_code <= 0 || !contain(info->si_addr))
+	if (!is_of_access(info) || !contain(info->si_addr))
 		call_previous(number, info, context);
 	errno = saved;
 }
 
-int farlog_guard_mappings(struct farlog_error *error)
+/* install -- 0 or errno. The mutex is held. */
+static int install(void)
 {
 	struct sigaction action;
-	struct sigaction present;
-	int failure = 0;
 
 	memset(&action, 0, sizeof(action));
 	action.sa_sigaction = handle_bus_error;
 	action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
 	sigemptyset(&action.sa_mask);
+	if (sigaction(SIGBUS, NULL, &registry.previous) != 0 || sigaction(SIGBUS, &action, NULL) != 0)
+		return errno;
+	atomic_store_release(&registry.is_installed, 1);
+	return 0;
+}
+
+/* is_present -- installed, and no other handler in its place. */
+static bool is_present(void)
+{
+	struct sigaction present;
+
+	return sigaction(SIGBUS, NULL, &present) == 0 && (present.sa_flags & SA_SIGINFO) &&
+		present.sa_sigaction == handle_bus_error;
+}
+
+int farlog_guard_mappings(struct farlog_error *error)
+{
+	int failure = 0;
+	bool is_replaced = false;
+
 	pthread_mutex_lock(&registry.mutex);
-	if (sigaction(SIGBUS, NULL, &present) != 0) {
-		failure = errno;
-	} else if (!(present.sa_flags & SA_SIGINFO) || present.sa_sigaction != handle_bus_error) {
-		registry.previous = present;
-		failure = sigaction(SIGBUS, &action, NULL) == 0 ? 0 : errno;
-	}
-	atomic_store_release(&registry.is_installed, registry.is_installed || failure == 0);
+	if (registry.is_installed)
+		is_replaced = !is_present(); /* a second time behind one that calls ours, the two would call each other */
+	else
+		failure = install();
 	pthread_mutex_unlock(&registry.mutex);
+	if (is_replaced)
+		return error_set(error, FARLOG_INVALID, 0,
+			"guard mappings: another handler of SIGBUS was set after farlog's; set it before, and call "
+			"farlog_guard_mappings once");
 	return failure == 0 ? FARLOG_OK : error_set(error, FARLOG_IO, failure, "install a handler of SIGBUS");
 }
 

@@ -5,10 +5,12 @@
 #include <signal.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "farlog/health.h"
+#include "log/writer.h"
 #include "ring/layout.h"
 #include "unit.h"
 
@@ -16,13 +18,26 @@
 #define SIZE (LAYOUT_DATA_OFF + CAPACITY)
 #define RECORD_COUNT 20u
 
+/* guard_mappings -- cmocka sets a handler of its own for each test, which would be in the place of farlog's. */
+static void guard_mappings(void)
+{
+	static struct sigaction farlogs;
+	struct farlog_error error;
+
+	if (farlogs.sa_sigaction != NULL) {
+		assert_int_equal(sigaction(SIGBUS, &farlogs, NULL), 0);
+		return;
+	}
+	assert_int_equal(farlog_guard_mappings(&error), FARLOG_OK);
+	assert_int_equal(sigaction(SIGBUS, NULL, &farlogs), 0);
+}
+
 static farlog_writer *start_ring(const char *uri)
 {
 	struct farlog_position position;
-	struct farlog_error error;
 	farlog_writer *writer;
 
-	assert_int_equal(farlog_guard_mappings(&error), FARLOG_OK);
+	guard_mappings();
 	unit_format(uri, SIZE, 4096);
 	writer = unit_open(uri);
 	for (unsigned i = 0; i < RECORD_COUNT; i++)
@@ -136,7 +151,99 @@ static void bus_error__of_others_is_theirs(void **state)
 	}
 }
 
+static void (*called_before)(int, siginfo_t *, void *);
+
+/* end_well, pass_on -- handlers of a program: before farlog's, and after it. */
+static void end_well(int number, siginfo_t *info, void *context)
+{
+	(void)number, (void)info, (void)context;
+	_exit(0);
+}
+
+static void pass_on(int number, siginfo_t *info, void *context)
+{
+	called_before(number, info, context);
+}
+
+static void set_handler(void (*handler)(int, siginfo_t *, void *))
+{
+	struct sigaction action = {.sa_flags = SA_SIGINFO};
+	struct sigaction before;
+
+	action.sa_sigaction = handler;
+	if (sigaction(SIGBUS, &action, &before) != 0)
+		_exit(2);
+	called_before = before.sa_sigaction;
+}
+
+/* check_in_child -- in a process without a handler of farlog's. play ends it: code 0, all is well. */
+static void check_in_child(void (*play)(void))
+{
+	int status;
+	pid_t child = fork();
+
+	assert_true(child >= 0);
+	if (child == 0) {
+		alarm(60);
+		play();
+		_exit(3);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+static void play_chain(void)
+{
+	struct farlog_error error;
+	FILE *file = tmpfile();
+	volatile uint8_t *map = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fileno(file), 0);
+
+	set_handler(end_well);
+	if (farlog_guard_mappings(&error) != FARLOG_OK || farlog_guard_mappings(&error) != FARLOG_OK)
+		_exit(4);
+	set_handler(pass_on);
+	if (farlog_guard_mappings(&error) != FARLOG_INVALID)
+		_exit(5);
+	_exit(6 + map[0]);
+}
+
+/* A handler that was set after farlog's and calls it: a second farlog_guard_mappings does not make the two call each
+ * other without end. */
+static void bus_error__goes_through_a_later_handler(void **state)
+{
+	(void)state;
+	check_in_child(play_chain);
+}
+
+static const char *early_uri;
+
+static void play_early(void)
+{
+	siginfo_t info = {.si_signo = SIGBUS, .si_code = BUS_MCEERR_AO};
+	struct farlog_error error;
+
+	set_handler(end_well);
+	if (farlog_guard_mappings(&error) != FARLOG_OK)
+		_exit(4);
+	info.si_addr = (void *)(uintptr_t)unit_open(early_uri)->region->base;
+	if (syscall(SYS_rt_tgsigqueueinfo, getpid(), gettid(), SIGBUS, &info) != 0)
+		_exit(5);
+}
+
+/* Memory of a ring that was found bad before anybody accessed it (BUS_MCEERR_AO): the signal comes at any place, and is
+ * for the handler before. */
+static void bus_error__that_no_access_has_raised(void **state)
+{
+	(void)state;
+	early_uri = unit_tmpfs_uri("early");
+	unit_format(early_uri, SIZE, 4096);
+	check_in_child(play_early);
+}
+
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(bus_error__goes_through_a_later_handler),
+	cmocka_unit_test(bus_error__that_no_access_has_raised),
 	cmocka_unit_test(bus_error__of_others_is_theirs),
 	cmocka_unit_test(ring__loses_a_page_of_its_data),
 	cmocka_unit_test(ring__loses_its_header),
