@@ -269,8 +269,9 @@ func (d *drainer) read() (farlog.Batch, error) {
 			fmt.Errorf("ring %q, stream %s: the record at lsn %d is unreadable although it was acknowledged (%s): %w",
 				d.config.RingURI, d.source.StreamName, batch.FirstLSN, why, err)
 	case errors.Is(err, farlog.ErrIO) && !d.isFar():
-		return batch, fmt.Errorf("ring %q, stream %s: its media cannot be read at lsn %d or behind it: check its disk "+
-			"or memory, and the kernel's log (dmesg); when it does not come back: farlog ring salvage '%s': %w",
+		return batch, fmt.Errorf("ring %q, stream %s: it cannot be read at lsn %d or behind it: check its disk "+
+			"or memory, for a namespace over the network its connection, and the kernel's log (dmesg); when it does "+
+			"not come back: farlog ring salvage '%s': %w",
 			d.config.RingURI, d.source.StreamName, d.progress.HeadLSN, d.config.RingURI, err)
 	}
 	return batch, fmt.Errorf("read ring %q: %w", d.config.RingURI, err)
