@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"text/tabwriter"
@@ -12,10 +13,13 @@ import (
 	"github.com/farlog/farlog/pkg/archive"
 )
 
-const ordersText = `Orders are kept in the archive itself, under PREFIX/journal/, each locked, with who gave it and why,
-and bound to the one before by its hash: none can be altered, nor taken back unnoticed. They lengthen the locks of what
-is archived, and never shorten one. farlog archive run looks at them once a day and whenever it archives; hold add and
-retention set extend at once; verify compares every lock with them.`
+const ordersText = `Orders are kept in the archive itself, under PREFIX/journal/, each locked, with who gave it and
+why, and bound to the one before by its hash: none can be altered, or taken from between others, unnoticed. The last
+ones only their locks keep, which run, hold and retention extend: as long as those of store.json, and 15 days ahead at
+least. Orders lengthen the locks of what is archived, and never shorten one. What cannot be read or extended is named,
+holds up nothing else, and is tried again; a segment whose manifest cannot be read counts as one of any time. farlog
+archive run looks at them once a day and whenever it archives; hold add and retention set extend at once; verify
+compares every lock with them.`
 
 const holdText = `A legal hold keeps the archived segments of streams that have a record of a time range, whatever their
 retention: their locks are extended for 30 days again and again, until the hold is removed. farlog archive run does so
@@ -171,12 +175,9 @@ func extend(ctx context.Context, env *environment) error {
 	if err != nil {
 		return err
 	}
-	done, err := archive.Extend(ctx, bucket)
-	if err != nil {
-		return err
-	}
+	done, failure := archive.Extend(ctx, bucket) // of some objects, perhaps
 	if env.isJSON() {
-		return env.writeJSON(done)
+		return errors.Join(failure, env.writeJSON(done))
 	}
 	until := "no order is of a segment"
 	if !done.Until.IsZero() {
@@ -184,7 +185,7 @@ func extend(ctx context.Context, env *environment) error {
 	}
 	_, err = fmt.Fprintf(env.stdout, "%d of %d segments are kept by orders, %d locks were extended: %s\n", done.Ordered,
 		done.Segments, done.Extended, until)
-	return err
+	return errors.Join(failure, err)
 }
 
 func printOrders(env *environment, list []archive.Entry) error {

@@ -21,8 +21,8 @@ A refusal proves the lock only when a policy is not its cause. So each attempt i
 on another object whose lock does not forbid it, and has to succeed there (of suspending: versioning is enabled once
 more). Where that fails the result is "not proved", and the exit code 3. The credentials need s3:PutObject,
 s3:PutObjectRetention, s3:DeleteObjectVersion, s3:BypassGovernanceRetention and s3:PutBucketVersioning beside those to
-read; those of farlog archive run do not need the last three: it believes the note of a probe that proved all
-(PREFIX/probe/proved.json) for a day.`
+read; those of farlog archive run do not need the last three: where its own probe proves nothing it believes the note of
+the last probe that proved or refuted all (PREFIX/probe/proved.json), for a day.`
 
 func newProbeCommand(env *environment) *cobra.Command {
 	return &cobra.Command{
@@ -46,7 +46,7 @@ func newProbeCommand(env *environment) *cobra.Command {
 			} else {
 				table := tabwriter.NewWriter(env.stdout, 0, 8, 2, ' ', 0)
 				for _, one := range report.Findings {
-					fmt.Fprintf(table, "%s\t%s\n", one.Attempt, one.Result)
+					fmt.Fprintf(table, "%s\t%s\t%s\n", one.Attempt, one.Result, one.Detail)
 				}
 				if err := table.Flush(); err != nil {
 					return err

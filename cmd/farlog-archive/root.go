@@ -44,6 +44,7 @@ func newRootCommand(stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use: "farlog-archive", Short: "Keep a store in object storage, locked", Long: rootText,
 		Version:      version.Of(),
+		Annotations:  map[string]string{reference.ExitCodes: ",\n3 a probe that proves nothing"},
 		SilenceUsage: true, SilenceErrors: true,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {

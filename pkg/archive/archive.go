@@ -42,6 +42,8 @@ type Writer struct {
 	now    func() time.Time
 	// wrote is told of each object that is in the bucket.
 	wrote func(stream string, v Version)
+	// notProved is what a probe of this Writer came to, unless it proved the lock; nil = there was none.
+	notProved error
 
 	mutex         sync.Mutex
 	identityFiles int       // of the store that the archive has
@@ -54,7 +56,7 @@ func NewWriter(s *store.Store, b *Bucket, keep Period) *Writer {
 }
 
 // Claim makes the prefix the archive of this store. The first time it proves that the bucket keeps what is locked
-// (Probe), unless a probe did so in the last day, with credentials that may delete. Errors: those of Check and Probe,
+// (Probe), or that a probe did so in the last day, with credentials that may delete. Errors: those of Check and Probe,
 // ErrRefused, ErrNotProved, ErrOtherStore, ErrNotAnArchive.
 func (w *Writer) Claim(ctx context.Context) error {
 	if err := w.bucket.Check(ctx, w.keep); err != nil {
@@ -63,7 +65,7 @@ func (w *Writer) Claim(ctx context.Context) error {
 	identity, err := w.bucket.identity(ctx)
 	switch {
 	case errors.Is(err, ErrNotFound):
-		if err := w.bucket.prove(ctx); err != nil {
+		if err := w.prove(ctx); err != nil {
 			return err
 		}
 	case err != nil:
@@ -77,7 +79,7 @@ func (w *Writer) Claim(ctx context.Context) error {
 
 // putIdentity puts what every segment is read with: the store's identity, last, and its keys. They are locked longer
 // than any segment: when one is to be locked beyond them, or the store has another key, they are put again, which
-// extends their locks.
+// extends their locks; those of the orders, which are to be kept as long, are extended with them.
 func (w *Writer) putIdentity(ctx context.Context, until time.Time) error {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
@@ -86,6 +88,15 @@ func (w *Writer) putIdentity(ctx context.Context, until time.Time) error {
 		return nil
 	}
 	further := maxTime(w.keep.After(w.now().Add(identityAhead)), until.Add(identityAhead))
+	journal, err := w.bucket.listJournal(ctx)
+	if err != nil {
+		return err
+	}
+	for _, v := range journal {
+		if err := w.bucket.extend(ctx, v, further, further); err != nil {
+			return err
+		}
+	}
 	for _, name := range names {
 		if _, err := w.putFile(ctx, name, further); err != nil {
 			return err

@@ -86,26 +86,31 @@ func (c *canary) removeSeveral(ctx context.Context, key, id string) error {
 // so the control enables what is enabled: that takes the same permission.
 func (c *canary) suspend(ctx context.Context, key, _ string) error {
 	b := c.bucket
-	enable := func() error {
+	enable := func(ctx context.Context) error {
 		_, err := call(ctx, b, "enable versioning of "+b.Bucket, func(ctx context.Context) (bool, error) {
 			return true, b.core.EnableVersioning(ctx, b.Bucket)
 		})
 		return err
 	}
 	if key != c.object.key {
-		return enable()
+		return enable(ctx)
 	}
 	_, err := call(ctx, b, "suspend versioning of "+b.Bucket, func(ctx context.Context) (bool, error) {
 		return true, b.core.SuspendVersioning(ctx, b.Bucket)
 	})
-	if err != nil {
+	if err != nil && !isUncertain(err) && ctx.Err() == nil {
 		return err
 	}
-	if err := enable(); err != nil {
-		return fmt.Errorf("%w: versioning of bucket %s was suspended and cannot be enabled again: %w", ErrUnavailable,
-			b.Bucket, err)
+	suspendErr := err // it may have been carried out
+	if err := enable(context.WithoutCancel(ctx)); err != nil {
+		return fmt.Errorf(
+			"%w: versioning of bucket %s is or may be suspended and cannot be enabled: %w",
+			ErrUnavailable,
+			b.Bucket,
+			err,
+		)
 	}
-	return nil
+	return suspendErr
 }
 
 // overwrite puts other bytes under the same key, without a condition: a version beside the locked one, at most.
@@ -136,6 +141,10 @@ func (c *canary) try(ctx context.Context, a attack) error {
 	damage := c.damage(ctx)
 	if damage != nil && !errors.Is(damage, ErrNotKept) && !errors.Is(damage, ErrNotFound) {
 		return fmt.Errorf("probe: look after %s: %w", a.name, damage)
+	}
+	if !time.Now().Before(c.until.Add(-probeLock / 2)) {
+		return fmt.Errorf("probe: %s: %w: it took until %s, the object is locked until %s: nothing is known",
+			a.name, ErrTimeout, time.Now().UTC().Format(time.RFC3339), c.until.Format(time.RFC3339))
 	}
 	switch {
 	case damage != nil:

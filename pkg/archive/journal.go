@@ -68,13 +68,7 @@ func (b *Bucket) ReadJournal(ctx context.Context) (Journal, error) {
 		return j, err
 	}
 	j.storeUUID = id.StoreUUID
-	var list []Version
-	err = b.list(ctx, b.key(journalPrefix), func(v Version) error {
-		if !v.IsMarker && (len(list) == 0 || list[len(list)-1].Key != v.Key) {
-			list = append(list, v)
-		}
-		return nil
-	})
+	list, err := b.listJournal(ctx)
 	if err != nil {
 		return j, err
 	}
@@ -93,6 +87,17 @@ func (b *Bucket) ReadJournal(ctx context.Context) (Journal, error) {
 		}
 	}
 	return j, nil
+}
+
+// listJournal gives the version of each entry that counts.
+func (b *Bucket) listJournal(ctx context.Context) (list []Version, err error) {
+	err = b.list(ctx, b.key(journalPrefix), func(v Version) error {
+		if !v.IsMarker && (len(list) == 0 || list[len(list)-1].Key != v.Key) {
+			list = append(list, v)
+		}
+		return nil
+	})
+	return list, err
 }
 
 // add takes the next entry.

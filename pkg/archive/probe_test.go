@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -208,9 +209,10 @@ func TestClaim_WhoMayNotDeleteNeedsTheNoteOfAProbe(t *testing.T) {
 	expect("no note", ErrNotProved)
 	note := func(change func(p *proof)) {
 		t.Helper()
-		p := proof{proofFormat, proofVersion, "", ProbeReport{
-			Archive: root.String(), Findings: []Finding{{Attempt: "delete", Result: resultRefused}},
-		}}
+		p := proof{
+			proofFormat, proofVersion, time.Now().UTC().Format(time.RFC3339), root.Endpoint, root.Bucket,
+			ProbeReport{Archive: root.String(), Findings: []Finding{{Attempt: "delete", Result: resultRefused}}},
+		}
 		change(&p)
 		raw, err := json.Marshal(p)
 		s.must(err)
@@ -221,7 +223,13 @@ func TestClaim_WhoMayNotDeleteNeedsTheNoteOfAProbe(t *testing.T) {
 	note(func(p *proof) { p.Findings = nil })
 	expect("note of nothing", ErrNotProved)
 	note(func(p *proof) { p.Findings[0].Result = resultSucceeded })
-	expect("note of a refused storage", ErrNotProved)
+	expect("note of a refused storage", ErrRefused)
+	note(func(p *proof) { p.Endpoint += "0" })
+	expect("note of another storage", ErrNotProved)
+	note(func(p *proof) { p.ProvedAt = time.Now().Add(-proofAge - time.Hour).UTC().Format(time.RFC3339) })
+	expect("copy of an old note", ErrNotProved)
+	note(func(p *proof) { p.ProvedAt = "" })
+	expect("note of no time", ErrNotProved)
 	note(func(p *proof) { p.Version++ })
 	expect("note of another version", ErrNotProved)
 	s.put(proofFile, "{")
@@ -231,6 +239,129 @@ func TestClaim_WhoMayNotDeleteNeedsTheNoteOfAProbe(t *testing.T) {
 	s.must(report.Err())
 	expect("note", nil)
 	s.verify(s.sealed())
+}
+
+// TestClaim_TheOwnProbeComesFirst: a note that another probe proved the lock is no answer to one that destroyed a
+// locked object, and the newest note of the two counts for those who can only believe one.
+func TestClaim_TheOwnProbeComesFirst(t *testing.T) {
+	s := newSite(t)
+	good := s.bucket
+	probe := func(b *Bucket, expected error) {
+		t.Helper()
+		report, err := b.Probe(t.Context())
+		s.must(err)
+		if err := report.Err(); !errors.Is(err, expected) {
+			t.Fatalf("probe: %v, expected %v", err, expected)
+		}
+	}
+	probe(good, nil)
+	bad, err := Open(Options{
+		Location: s.bucket.Location, Credentials: s3test.Credentials(), Transport: acceptsVersioning{},
+	})
+	s.must(err)
+	s.bucket = bad
+	if err := s.uploader().Once(t.Context()); !errors.Is(err, ErrRefused) {
+		t.Errorf("with the note of a good probe: error %v, expected that it is refused", err)
+	}
+	s.bucket = s.limited(uploads)
+	if err := s.uploader().Once(t.Context()); !errors.Is(err, ErrRefused) {
+		t.Errorf("after a bad probe: error %v, expected that it is refused", err)
+	}
+	probe(good, nil)
+	s.must(s.uploader().Once(t.Context()))
+}
+
+// acceptsVersioning is a storage that says yes to whatever is asked of the versioning of a bucket.
+type acceptsVersioning struct{}
+
+func (acceptsVersioning) RoundTrip(request *http.Request) (*http.Response, error) {
+	if request.Method != http.MethodPut || !request.URL.Query().Has("versioning") {
+		return http.DefaultTransport.RoundTrip(request)
+	}
+	return &http.Response{
+		StatusCode: http.StatusOK, Status: "200 OK", Header: http.Header{}, Request: request, Body: http.NoBody,
+		ProtoMajor: 1, ProtoMinor: 1,
+	}, nil
+}
+
+// TestRun_WaitsForTheNoteOfAProbe: it probes once, since what a probe leaves stays, and then asks for the note alone.
+func TestRun_WaitsForTheNoteOfAProbe(t *testing.T) {
+	s := newSite(t)
+	root := s.bucket
+	faults := &s3test.Faults{Next: http.DefaultTransport}
+	b, err := Open(Options{
+		Location: root.Location, Credentials: s.server.Limited(t, root.Bucket, uploads...), Transport: faults,
+	})
+	s.must(err)
+	s.bucket = b
+	var asked atomic.Int64
+	faults.Plan(func(_ int, r *http.Request) s3test.Fault {
+		if strings.HasSuffix(r.URL.Query().Get("prefix"), proofFile) {
+			asked.Add(1)
+		}
+		return s3test.None
+	})
+	count := func() (versions int) {
+		s.must(root.list(t.Context(), root.key(probePrefix), func(Version) error { versions++; return nil }))
+		return versions
+	}
+	u := s.uploader()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- u.Run(ctx) }()
+	wait(t, "the note is asked for", func() bool { return asked.Load() > 0 })
+	left := count()
+	wait(t, "the note is asked for again", func() bool { return asked.Load() > 2 })
+	if again := count(); left == 0 || again != left {
+		t.Errorf("a probe left %d versions, and %d after another look", left, again)
+	}
+	if _, failure := u.Progress(); !strings.Contains(failure, "farlog archive probe") {
+		t.Errorf("failure is %q, expected what to do", failure)
+	}
+	report, err := root.Probe(t.Context())
+	s.must(err)
+	s.must(report.Err())
+	wait(t, "all is archived", func() bool {
+		list, _ := u.Progress()
+		return len(list) == 1 && list[0].Archived == uint64(s.sealed())
+	})
+	cancel()
+	s.must(<-ended)
+}
+
+// TestProbe_NothingIsKnownOnceTheLockHasEnded: an attack that took longer is no proof against the storage.
+func TestProbe_NothingIsKnownOnceTheLockHasEnded(t *testing.T) {
+	s := newSite(t)
+	c := &canary{bucket: s.bucket, report: &ProbeReport{}}
+	s.must(c.plant(t.Context()))
+	slow := attack{name: "slow", do: func(context.Context, string, string) error {
+		c.until = time.Now()
+		return nil
+	}}
+	if err := c.try(t.Context(), slow); !errors.Is(err, ErrTimeout) || len(c.report.Findings) != 0 {
+		t.Errorf("error %v, %+v, expected that nothing is known", err, c.report.Findings)
+	}
+}
+
+// TestProbe_EnablesVersioningAgain when it was interrupted behind the suspension.
+func TestProbe_EnablesVersioningAgain(t *testing.T) {
+	s := newSite(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	enabled := 0
+	s.faults.Plan(func(_ int, r *http.Request) s3test.Fault {
+		if r.Method == http.MethodPut && r.URL.Query().Has("versioning") {
+			if ctx.Err() != nil {
+				enabled++
+			}
+			cancel()
+		}
+		return s3test.None
+	})
+	c := &canary{bucket: s.bucket}
+	_ = c.suspend(ctx, "", "") // the canary has no key
+	if enabled != 1 {
+		t.Errorf("versioning was enabled %d times after the interruption, expected once", enabled)
+	}
 }
 
 // TestClaim_OldNotesProveNothing: of a day and more ago, and of a time that is to come.

@@ -25,26 +25,37 @@ type proof struct {
 	Format   string `json:"format"`
 	Version  int    `json:"version"`
 	ProvedAt string `json:"proved_at"`
+	Endpoint string `json:"endpoint"` // of the storage: a copy of the bucket elsewhere is not proved
+	Bucket   string `json:"bucket"`
 	ProbeReport
 }
 
-// prove succeeds when the lock was proved, or is now. Errors: those of wasProved and Probe, ErrRefused, ErrNotProved.
-func (b *Bucket) prove(ctx context.Context) error {
-	err := b.wasProved(ctx)
-	if !errors.Is(err, ErrNotProved) {
-		return err
+// prove probes the bucket, once in the life of a Writer: each probe leaves objects. Where the credentials prove
+// nothing, the note of a probe that could counts; a storage that was refused is refused until a later probe notes that
+// it is mended. Errors: those of wasProved and Probe, ErrRefused, ErrNotProved.
+func (w *Writer) prove(ctx context.Context) error {
+	if w.notProved == nil {
+		report, err := w.bucket.Probe(ctx)
+		if err != nil {
+			return err
+		}
+		if w.notProved = report.Err(); !errors.Is(w.notProved, ErrNotProved) {
+			return w.notProved
+		}
 	}
-	report, err := b.Probe(ctx)
-	if err == nil {
-		err = report.Err()
+	err := w.bucket.wasProved(ctx)
+	if errors.Is(err, ErrNotProved) {
+		err = errors.Join(w.notProved, err)
 	}
 	return err
 }
 
-// noteProof puts the report of a probe that proved the lock.
+// noteProof puts the report of a probe that proved the lock, or that it is none.
 func (b *Bucket) noteProof(ctx context.Context, report ProbeReport) error {
 	now := time.Now().UTC()
-	raw, err := json.Marshal(proof{proofFormat, proofVersion, now.Format(time.RFC3339Nano), report})
+	raw, err := json.Marshal(proof{
+		proofFormat, proofVersion, now.Format(time.RFC3339Nano), b.Endpoint, b.Bucket, report,
+	})
 	if err != nil {
 		return err
 	}
@@ -58,7 +69,7 @@ func (b *Bucket) noteProof(ctx context.Context, report ProbeReport) error {
 }
 
 // wasProved reports whether a probe, with whatever credentials, proved the lock in the last day: by the newest version
-// of its note. Errors: ErrNotProved, those of calls.
+// of its note. Errors: ErrNotProved, ErrRefused (that probe destroyed a locked object), those of calls.
 func (b *Bucket) wasProved(ctx context.Context) error {
 	list, err := b.versions(ctx, b.key(proofFile))
 	if err != nil {
@@ -80,9 +91,14 @@ func (b *Bucket) wasProved(ctx context.Context) error {
 	var p proof
 	err = json.Unmarshal(raw, &p)
 	if err != nil || p.Format != proofFormat || p.Version != proofVersion || p.Archive != b.Location.String() ||
-		len(p.Findings) == 0 || p.Err() != nil {
-		return errors.Join(fmt.Errorf("%w: %s/%s is no note of a probe that proved the lock of %s", ErrNotProved,
-			b.Location, proofFile, b.Location), err)
+		p.Endpoint != b.Endpoint || p.Bucket != b.Bucket || len(p.Findings) == 0 {
+		return errors.Join(fmt.Errorf("%w: %s/%s is no note of a probe of %s at %s", ErrNotProved, b.Location,
+			proofFile, b.Location, withoutUser(b.Endpoint)), err)
 	}
-	return nil
+	at, err := time.Parse(time.RFC3339Nano, p.ProvedAt)
+	if age := time.Since(at); err != nil || age > proofAge || age < -clockSkewMax {
+		return errors.Join(fmt.Errorf("%w: %s/%s says that it was proved at %q, expected in the last %s", ErrNotProved,
+			b.Location, proofFile, p.ProvedAt, proofAge), err)
+	}
+	return p.Err()
 }

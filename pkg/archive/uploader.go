@@ -1,6 +1,7 @@
 package archive
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -24,6 +25,7 @@ const (
 	pauseLongest  = time.Minute
 	streamsAtOnce = 4
 	extendedEvery = 24 * time.Hour
+	putAhead      = time.Hour // what a put may take: an order's period begins when its manifest is there
 	lookInterval  = time.Hour // after which the archive is asked again what it has; retention believes it for a day
 )
 
@@ -61,12 +63,14 @@ func (p Progress) Lag(now time.Time) time.Duration {
 
 // Uploader archives the sealed segments of all streams of a store. One process a store: it holds a lock in the store.
 type Uploader struct {
-	config     Config
-	writer     *Writer
-	extendedAt time.Time // when all locks were last as the journal orders; zero: not since a segment needs it
+	config Config
+	writer *Writer
 
 	mutex       sync.Mutex
+	extendedAt  time.Time // when all locks were last as the journal orders; zero: they may not be
+	isExtendDue bool      // a segment or an order needs it sooner
 	sharedUntil time.Time // Extended.shared of then
+	notExtended string    // why locks are not as ordered
 	streams     map[string]*streamUpload
 	failure     string // why the streams are not known, or the archive not claimed
 }
@@ -116,11 +120,11 @@ func (u *Uploader) Progress() (list []Progress, failure string) {
 		}
 		return 1
 	})
-	return list, u.failure
+	return list, cmp.Or(u.failure, u.notExtended)
 }
 
 // Run archives until ctx is done. What fails is tried again, with pauses; one stream holds up no other. Errors: those
-// of Claim that trying again does not mend, and a second process.
+// of Claim that need another start, and a second process: what a probe or a policy at the storage mends is waited for.
 func (u *Uploader) Run(ctx context.Context) error {
 	unlock, err := u.lock()
 	if err != nil {
@@ -136,12 +140,16 @@ func (u *Uploader) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if !isUncertain(err) {
+		if !isUncertain(err) && !errors.Is(err, ErrNotProved) && !errors.Is(err, ErrRefused) &&
+			!errors.Is(err, ErrDenied) {
 			return err
 		}
 		u.config.Logger.Error("archive cannot be claimed, retrying", "archive", u.config.Bucket.String(), "error", err)
 		_ = delays.Wait(ctx) // the loop sees that it is over
 	}
+	var extending sync.WaitGroup
+	extending.Go(func() { u.keepExtended(ctx) })
+	defer extending.Wait()
 	for ctx.Err() == nil {
 		_ = u.pass(ctx, false) // each stream's error is in its progress, and logged
 		_ = retry.Sleep(ctx, u.config.PollInterval)
@@ -159,7 +167,7 @@ func (u *Uploader) Once(ctx context.Context) error {
 	if err := u.claim(ctx); err != nil {
 		return err
 	}
-	return u.pass(ctx, true)
+	return errors.Join(u.pass(ctx, true), u.extend(ctx))
 }
 
 func (u *Uploader) lock() (func(), error) {
@@ -217,7 +225,7 @@ func (u *Uploader) pass(ctx context.Context, isNow bool) error {
 		})
 	}
 	running.Wait()
-	return errors.Join(append(errs, u.extend(ctx))...)
+	return errors.Join(errs...)
 }
 
 // stream archives one stream, and keeps what came of it.
@@ -281,7 +289,7 @@ func (u *Uploader) archive(ctx context.Context, s *streamUpload) error {
 				"further; archive this store under another prefix", ErrGap, want-1, m.Segment)
 		}
 		now := u.writer.now()
-		_, ordered := journal.required(coveredBy(m, now), now, holdRenew)
+		_, ordered := journal.required(coveredBy(m, now.Add(putAhead)), now, holdRenew)
 		until := maxTime(u.config.Keep.After(now), ordered)
 		if err := u.writer.putSegment(ctx, stream, m, s.manifest, until); err != nil {
 			return err
@@ -289,6 +297,9 @@ func (u *Uploader) archive(ctx context.Context, s *streamUpload) error {
 		u.lockedUntil(ordered)
 		s.lock(until)
 		if err := u.took(s, m.Segment); err != nil {
+			return err
+		}
+		if journal, err = u.followJournal(ctx, journal); err != nil {
 			return err
 		}
 		u.measure(s, waiting[i+1:])
