@@ -194,3 +194,25 @@ func TestUpload_AnOrderWhileSegmentsArePut(t *testing.T) {
 	}
 	s.verify(s.sealed())
 }
+
+// TestNewView_AsksAgainAndEndsEarly: one answer that the storage is busy is none of the archive, and a definite one
+// ends it.
+func TestNewView_AsksAgainAndEndsEarly(t *testing.T) {
+	s := newSite(t)
+	s.must(s.uploader().Once(t.Context()))
+	heads, fault := 0, s3test.Busy
+	s.faults.Plan(func(_ int, r *http.Request) s3test.Fault {
+		if r.Method == http.MethodHead {
+			if heads++; heads == 1 || fault == s3test.LostCall {
+				return fault
+			}
+		}
+		return s3test.None
+	})
+	_, err := NewView(t.Context(), s.bucket)
+	s.must(err)
+	fault = s3test.LostCall
+	if _, err := NewView(t.Context(), s.bucket); !errors.Is(err, ErrEndpoint) {
+		t.Errorf("error %v, expected that nothing answers", err)
+	}
+}

@@ -13,6 +13,9 @@ import (
 	"strings"
 	"sync"
 
+	"golang.org/x/sync/errgroup"
+
+	"github.com/farlog/farlog/pkg/retry"
 	"github.com/farlog/farlog/pkg/store"
 )
 
@@ -74,25 +77,36 @@ const headsAtOnce = 16
 
 // addCommitted adds manifests, and what they name.
 func (v *View) addCommitted(ctx context.Context, manifests []string) error {
-	heads, errs := make([]Version, len(manifests)), make([]error, len(manifests))
-	var running sync.WaitGroup
-	free := make(chan struct{}, headsAtOnce)
+	heads := make([]Version, len(manifests))
+	running, inTime := errgroup.WithContext(ctx)
+	running.SetLimit(headsAtOnce)
 	for i, name := range manifests {
-		free <- struct{}{}
-		running.Go(func() {
-			manifest := v.oldest(name)
-			heads[i], errs[i] = v.bucket.head(ctx, manifest.Key, manifest.ID)
-			<-free
+		if inTime.Err() != nil {
+			break // Wait has the error
+		}
+		running.Go(func() (err error) {
+			heads[i], err = v.headPatiently(inTime, *v.oldest(name))
+			return err
 		})
 	}
-	running.Wait()
+	if err := running.Wait(); err != nil {
+		return err
+	}
 	for i, name := range manifests {
-		if errs[i] != nil {
-			return errs[i]
-		}
 		v.addSegment(name, heads[i])
 	}
-	return nil
+	return ctx.Err()
+}
+
+// headPatiently asks again when the storage answers that it cannot for now: it may have been asked too much at once.
+func (v *View) headPatiently(ctx context.Context, one Version) (Version, error) {
+	delays := retry.New(retryShortest, retryLongest)
+	for try := 1; ; try++ {
+		full, err := v.bucket.head(ctx, one.Key, one.ID)
+		if !errors.Is(err, ErrUnavailable) || try == triesMax || delays.Wait(ctx) != nil {
+			return full, err
+		}
+	}
 }
 
 // ListMissing makes a segment that a manifest names and the bucket has not be listed, and be an error when it is
