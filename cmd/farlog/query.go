@@ -50,12 +50,12 @@ it reads the parts that have records of the time: their signed manifests and the
 Records come stream by stream, by name, or with --merged in one order by time. --filter is an expression of CEL over
 store, stream, generation, epoch, lsn, seq, time, ts_ns, class, key, len, payload (bytes), text (the payload as text)
 and fix (the fields of a FIX message by tag). A record for which it cannot be evaluated, such as fix['55'] of a message
-without that tag, is a failure: '55' in fix asks first.
+without that tag, is a failure: '55' in fix asks first. So is fix of a malformed message.
 
-Formats are table; json, an object a line as farlog dump prints it; csv, where bytes of no printable UTF-8 are \xNN and
-a backslash is \\; and parquet, a file on standard output. All but table are exact. What retention has removed of the
-time, and GAP records in it, are named on standard error. Damage in what has to be read is a failure, exit code 1, and
-so are a stream that no store has and a query that has to read more than --read-limit.`,
+Formats are table; json, an object a line as farlog dump prints it; csv, where bytes of no printable UTF-8 are \xNN
+and a backslash is \\; and parquet, a file on standard output. All but table are exact. What retention has removed of
+the time, and GAP records for what may be of it, are named on standard error. Damage in what has to be read is a
+failure, exit code 1, and so are a stream that no store has and a query that has to read more than --read-limit.`,
 		Example: `  farlog query data/store --stream 'desk7/**' --from -15m --class 3
   farlog query data/store --filter "fix['35'] == '8' && '150' in fix && fix['150'] == 'F'" --fields time,key,payload
   farlog query data/store --from 2026-11-20T14:30:00Z --to 2026-11-20T14:31:00Z --merged -o parquet > minute.parquet`,
@@ -126,14 +126,8 @@ func (o *queryOptions) complete(env *environment, stores int, now time.Time) (er
 		Streams: o.streams, Keys: o.keys, IsMerged: o.isMerged, Limit: o.limit,
 		ReadLimit: int64(min(o.readLimit, math.MaxInt64)),
 	}
-	if o.request.Window.From, err = queryTime("--from", o.from, now); err != nil {
+	if o.request.Window, err = queryWindow(o.from, o.to, now); err != nil {
 		return err
-	}
-	if o.request.Window.To, err = queryTime("--to", o.to, now); err != nil {
-		return err
-	}
-	if w := o.request.Window; o.to != "" && w.From >= w.To {
-		return usageErrorf("--from %q --to %q: expected the first to be earlier", o.from, o.to)
 	}
 	for _, class := range o.classes {
 		if class > math.MaxUint16 {
@@ -166,20 +160,51 @@ func (o *queryOptions) completeFields(stores int) (err error) {
 	return nil
 }
 
-// queryTime is a time in nanoseconds since 1970; 0 = none.
-func queryTime(flag, text string, now time.Time) (uint64, error) {
+// queryWindow is the time from --from to --to. Records have times from 1970 until 2262: a time outside of that is the
+// first or the last that there is.
+func queryWindow(from, to string, now time.Time) (w store.Window, err error) {
+	first, err := queryTime("--from", from, now)
+	if err != nil {
+		return w, err
+	}
+	end, err := queryTime("--to", to, now)
+	if err != nil {
+		return w, err
+	}
+	if from != "" && to != "" && !first.Before(end) {
+		return w, usageErrorf("--from %q --to %q: expected the first to be earlier", from, to)
+	}
+	if last := time.Unix(0, math.MaxInt64); to != "" && !end.After(last) {
+		w.To = clampedNS(end)
+	}
+	if from != "" {
+		w.From = clampedNS(first)
+	}
+	return w, nil
+}
+
+// clampedNS is a time in nanoseconds since 1970: at least 1, for 0 is none.
+func clampedNS(at time.Time) uint64 {
+	switch {
+	case at.After(time.Unix(0, math.MaxInt64)):
+		return math.MaxInt64
+	case at.Before(time.Unix(0, 1)):
+		return 1
+	}
+	return uint64(at.UnixNano())
+}
+
+// queryTime is the zero time when there is no text.
+func queryTime(flag, text string, now time.Time) (time.Time, error) {
 	at, err := parseReplayTime(text, now, time.Time{})
 	if err != nil || strings.HasPrefix(text, "+") {
-		return 0, usageErrorf(
+		return time.Time{}, usageErrorf(
 			"%s %q: expected an RFC 3339 time, nanoseconds since 1970, or a duration such as -15m",
 			flag,
 			text,
 		)
 	}
-	if text == "" {
-		return 0, nil
-	}
-	return uint64(max(at.UnixNano(), 1)), nil
+	return at, nil
 }
 
 func runQuery(ctx context.Context, env *environment, paths []string, options *queryOptions) error {
@@ -210,8 +235,8 @@ func runQuery(ctx context.Context, env *environment, paths []string, options *qu
 		err = errors.Join(err, encoder.Close())
 	}
 	for _, gaps := range q.Gaps() {
-		fmt.Fprintf(env.stderr, "farlog: stream %s has %s in the time, the first at lsn %d: %s\n", plain(gaps.Stream),
-			counted(uint64(gaps.Count), "GAP record", "GAP records"), gaps.LSN, plain(gaps.First))
+		fmt.Fprintf(env.stderr, "farlog: stream %s has %s for what may be of the time, the first at lsn %d: %s\n",
+			plain(gaps.Stream), counted(uint64(gaps.Count), "GAP record", "GAP records"), gaps.LSN, plain(gaps.First))
 	}
 	if err == nil {
 		noteQuery(env, q, isLimited, time.Since(began))

@@ -192,6 +192,7 @@ func TestQuery_BadInputIsOneLine(t *testing.T) {
 		{[]string{dir, "--from", "noon"}, exitUsage, `--from "noon"`},
 		{[]string{dir, "--to", "+1h"}, exitUsage, `--to "+1h"`},
 		{[]string{dir, "--from", "2", "--to", "1"}, exitUsage, "earlier"},
+		{[]string{dir, "--from", "2500-01-01T00:00:00Z", "--to", "2400-01-01T00:00:00Z"}, exitUsage, "earlier"},
 		{[]string{dir, "--class", "65536"}, exitUsage, "65536"},
 		{[]string{dir, "--class", "new"}, exitUsage, "new"},
 		{[]string{dir, "--fields", "lsn,price"}, exitUsage, `"price": expected some of store, stream`},
@@ -210,6 +211,37 @@ func TestQuery_BadInputIsOneLine(t *testing.T) {
 	if code != exitFailure || !strings.Contains(stderr, "stream desk7/orders, lsn ") ||
 		!strings.Contains(stderr, "no such key: 35") {
 		t.Errorf("a filter that fails at a record: exit code %d, stderr %q", code, stderr)
+	}
+}
+
+// Records have times from 1970 to 2262: a time before or behind them is none of another record.
+func TestQuery_TimesBeforeAndBehindAllRecords(t *testing.T) {
+	dir := storeMixed(t)
+	text, _, code := runFarlog(t, "query", dir, "-o", "json")
+	all := strings.Count(text, "\n")
+	if code != exitOK || all == 0 {
+		t.Fatalf("exit code %d, %d records", code, all)
+	}
+	for _, c := range []struct {
+		arguments []string
+		want      int
+	}{
+		{[]string{"--to", "9999-12-31T23:59:59Z"}, all},
+		{[]string{"--to", "2300-01-01T00:00:00Z"}, all},
+		{[]string{"--to", "2262-01-01T00:00:00Z"}, all},
+		{[]string{"--from", "1960-01-01T00:00:00Z", "--to", "2600-01-01T00:00:00Z"}, all},
+		{[]string{"--from", "0001-01-01T00:00:00Z"}, all},
+		{[]string{"--from", "1650-01-01T00:00:00Z"}, all},
+		{[]string{"--to", "1650-01-01T00:00:00Z"}, 0},
+		{[]string{"--to", "0001-01-01T00:00:00Z"}, 0},
+		{[]string{"--from", "2300-01-01T00:00:00Z"}, 0},
+		{[]string{"--from", "2300-01-01T00:00:00Z", "--to", "2900-01-01T00:00:00Z"}, 0},
+		{[]string{"--from", "9999-12-31T23:59:59Z"}, 0},
+	} {
+		text, talk, code := runFarlog(t, append([]string{"query", dir, "-o", "json"}, c.arguments...)...)
+		if got := strings.Count(text, "\n"); code != exitOK || got != c.want {
+			t.Errorf("%v: exit code %d, %d records, expected %d: %s", c.arguments, code, got, c.want, talk)
+		}
 	}
 }
 
@@ -263,7 +295,7 @@ func TestQuery_SaysWhatIsMissing(t *testing.T) {
 	}
 	_, stderr, code := runFarlog(t, "query", dir)
 	if code != exitOK || strings.Contains(stderr, "removed") ||
-		!strings.Contains(stderr, "farlog: stream desk7/orders has 1 GAP record in the time, the first at lsn ") ||
+		!strings.Contains(stderr, "has 1 GAP record for what may be of the time, the first at lsn ") ||
 		!strings.Contains(stderr, "no such checksum") {
 		t.Errorf("exit code %d, stderr %q", code, stderr)
 	}

@@ -90,13 +90,13 @@ func (e *jsonEncoder) Close() error { return e.out.Flush() }
 // csvEncoder writes a head and a line a row (RFC 4180), with Field.Text as values.
 type csvEncoder struct {
 	out    *csv.Writer
-	flush  func() error
+	under  *bufio.Writer
 	list   []Field
 	values []string
 }
 
 func newCSVEncoder(out *bufio.Writer, list []Field) (*csvEncoder, error) {
-	e := &csvEncoder{out: csv.NewWriter(out), flush: out.Flush, list: list, values: make([]string, len(list))}
+	e := &csvEncoder{out: csv.NewWriter(out), under: out, list: list, values: make([]string, len(list))}
 	for i, f := range list {
 		e.values[i] = f.Name
 	}
@@ -107,12 +107,19 @@ func (e *csvEncoder) Write(row *Row) error {
 	for i, f := range e.list {
 		e.values[i] = f.Text(row)
 	}
-	return e.out.Write(e.values)
+	if len(e.values) > 1 || e.values[0] != "" {
+		return e.out.Write(e.values)
+	}
+	if e.out.Flush(); e.out.Error() != nil {
+		return e.out.Error()
+	}
+	_, err := e.under.WriteString("\"\"\n") // an empty line is no row to who reads it
+	return err
 }
 
 func (e *csvEncoder) Close() error {
 	if e.out.Flush(); e.out.Error() != nil {
 		return e.out.Error()
 	}
-	return e.flush()
+	return e.under.Flush()
 }

@@ -209,6 +209,27 @@ func expectRow(t *rapid.T, format string, list []Field, got map[string]string, r
 	}
 }
 
+// A row whose only value is unknown or empty is a row of CSV all the same.
+func TestCSV_OneEmptyValue(t *testing.T) {
+	list, err := Fields([]string{"key"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	encoder, err := NewEncoder(FormatCSV, &out, list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"a", "", "b"} {
+		if err := encoder.Write(rowOf(1, key, "")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := encoder.Close(); err != nil || out.String() != "key\na\n\"\"\nb\n" {
+		t.Errorf("%q, %v", out.String(), err)
+	}
+}
+
 // Escape gives one line that a terminal shows as it is, and nothing is lost.
 func TestEscape_IsPrintableAndExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -1,6 +1,7 @@
 package query
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"strings"
 
 	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/types"
 
 	"github.com/farlog/farlog/pkg/audit/fix"
 )
@@ -64,11 +66,16 @@ var variables = []struct {
 
 func clamp(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
 
-// fixFields are the fields of a FIX message by tag, of a tag that comes again the first; none of other payloads.
-func fixFields(payload []byte) map[string]string {
+// fixFields are the fields of a FIX message by tag, of a tag that comes again the first; none of other payloads. A
+// message that is cut off or otherwise malformed is an error to the expression: nobody knows which tags it had.
+func fixFields(payload []byte) any {
 	var message fix.Message
 	fields := map[string]string{}
-	if fix.Parse(payload, &message) != nil {
+	switch err := fix.Parse(payload, &message); {
+	case err != nil && bytes.HasPrefix(payload, []byte("8=FIX")):
+		return types.WrapErr(fmt.Errorf("fix: the payload begins with 8=FIX, expected a whole FIX message: %w; a "+
+			"condition that is false of it, such as lsn != 4096 && ..., leaves it out", err))
+	case err != nil:
 		return fields
 	}
 	for _, field := range message.Fields {

@@ -108,6 +108,19 @@ func TestFilter_FailsRatherThanLeavesOut(t *testing.T) {
 			t.Errorf("%s: %v, %v, expected %q", expression, got, err, want)
 		}
 	}
+	for _, message := range []string{fill[:len(fill)-7], fill[:40], "8=FIX.4.4\x01", "8=FIX"} {
+		for _, expression := range []string{"'150' in fix && fix['150'] == 'F'", "size(fix) == 0"} {
+			filter, err := NewFilter(expression)
+			if err != nil {
+				t.Fatal(err)
+			}
+			row := rowOf(8, "A1", message)
+			if got, err := filter.matches(t.Context(), row); err == nil || !strings.Contains(err.Error(), "8=FIX") {
+				t.Errorf("%s of the malformed %q: %v, %v, expected an error", expression, message, got, err)
+			}
+		}
+		expectMatch(t, rowOf(8, "A1", message), "lsn != 4096 && fix['150'] == 'F'", false)
+	}
 	filter, err := NewFilter(digits + ".all(a, " + digits + ".all(b, " + digits + ".all(c, " + digits +
 		".all(d, a + b + c + d > 0))))")
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/farlog/farlog/pkg/record"
 	"github.com/farlog/farlog/pkg/store"
 )
 
@@ -44,7 +43,7 @@ type Progress struct {
 	Total   int64  // that will be
 }
 
-// Gaps are the GAP records of a stream in the window: records are missing there.
+// Gaps are the GAP records of a stream that stand for records which may be of the window.
 type Gaps struct {
 	Stream string
 	Count  int
@@ -88,9 +87,14 @@ func Open(stores []*store.Store, request Request) (*Query, error) {
 		q.known += reader.Segments()
 		q.sources = append(q.sources, &source{
 			query: q, reader: reader, base: reader.Base(), row: Row{Store: one.store.Dir(), Stream: one.stream},
+			gaps: gapFinder{window: request.Window},
 		})
 	}
-	return q, q.checkCost(q.extent.Bytes)
+	if err := q.checkCost(q.extent.Bytes); err != nil {
+		q.Close()
+		return nil, err
+	}
+	return q, nil
 }
 
 // CostError is a query that would read more than it may.
@@ -127,8 +131,8 @@ func (q *Query) Bases() (bases []*store.Base) {
 // Gaps are those that were met.
 func (q *Query) Gaps() (gaps []Gaps) {
 	for _, s := range q.sources {
-		if s.gaps.Count > 0 {
-			gaps = append(gaps, s.gaps)
+		if s.gaps.found.Count > 0 {
+			gaps = append(gaps, s.gaps.found)
 		}
 	}
 	return gaps
@@ -207,15 +211,4 @@ func (q *Query) isWanted(ctx context.Context, row *Row) (bool, error) {
 		return true, nil
 	}
 	return r.Filter.matches(ctx, row)
-}
-
-// note counts a GAP record.
-func (g *Gaps) note(row *Row) {
-	if g.Count++; g.Count > 1 {
-		return
-	}
-	g.Stream, g.LSN, g.First = row.Stream, row.LSN, "it cannot be decoded"
-	if gap, err := record.DecodeGapPayload(row.Payload); err == nil {
-		g.First = gap.String()
-	}
 }

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/farlog/farlog/pkg/control/pattern"
-	"github.com/farlog/farlog/pkg/record"
 	"github.com/farlog/farlog/pkg/store"
 )
 
@@ -83,7 +82,7 @@ type source struct {
 	reader *store.Reader // nil: it was read to its end
 	read   int64         // bytes, then
 	row    Row
-	gaps   Gaps
+	gaps   gapFinder
 }
 
 func (s *source) bytes() int64 {
@@ -109,6 +108,7 @@ func (s *source) next(ctx context.Context, look func(Progress)) (*Row, error) {
 	for {
 		item, err := s.reader.Next()
 		if errors.Is(err, io.EOF) {
+			s.gaps.end(s.gaps.last)
 			return nil, s.close()
 		}
 		if err != nil {
@@ -118,10 +118,8 @@ func (s *source) next(ctx context.Context, look func(Progress)) (*Row, error) {
 			return nil, err
 		}
 		s.row.Item = item
-		if item.Flags.IsControl() {
-			if item.Flags&record.FlagGap != 0 {
-				s.gaps.note(&s.row)
-			}
+		s.gaps.see(&s.row)
+		if item.Flags.IsControl() || !s.query.request.Window.Has(item.TimestampNS) {
 			continue
 		}
 		isWanted, err := s.query.isWanted(ctx, &s.row)

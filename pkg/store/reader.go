@@ -18,8 +18,10 @@ type ReaderOptions struct {
 	// SyncedOnly holds back what the appender has not synced yet: a power cut takes nothing from the stream that was
 	// given.
 	SyncedOnly bool
-	// Window leaves out records of other times. Which segments it needs is found by their manifests when the reader is
-	// opened; of what comes later all is read. Not together with Seek.
+	// Window leaves out what is far from the records of a time: further than the entry of an index before them and the
+	// one behind them. What is near comes too, for GAP records have other times than what is missing: Window.Has says
+	// what is in it. Which segments are needed is found by their manifests when the reader is opened; of what comes
+	// later all is read. Not together with Seek.
 	Window Window
 	// IsOpenFast leaves out which records are superseded: finding where epochs begin may mean to read the segment that
 	// is still written. Only with IncludeSuperseded.
@@ -374,9 +376,6 @@ func (r *Reader) isWanted(item Item) bool {
 	}
 	if item.Generation == r.from.generation && item.LSN < r.from.lsn || item.TimestampNS < r.from.ts ||
 		item.Place().IsBefore(r.from.place) {
-		return false
-	}
-	if !r.options.Window.has(item.TimestampNS) {
 		return false
 	}
 	if item.IsSuperseded && !r.options.IncludeSuperseded {

@@ -13,12 +13,31 @@ type Window struct {
 
 func (w Window) isAll() bool { return w == Window{} }
 
-func (w Window) has(ts uint64) bool { return w.meets(ts, ts) }
+// Has reports whether a time is in it.
+func (w Window) Has(ts uint64) bool { return w.Meets(ts, ts) }
 
-// meets reports whether a time from low to high is in it.
-func (w Window) meets(low, high uint64) bool { return high >= w.From && (w.To == 0 || low < w.To) }
+// Meets reports whether a time from low to high is in it.
+func (w Window) Meets(low, high uint64) bool { return high >= w.From && (w.To == 0 || low < w.To) }
 
-// part is what of a segment may hold records of a window. The zero value is all of it.
+// times are those of the records of a segment, or of an entry of its index.
+type times struct {
+	low, high uint64
+	isSigned  bool // by a manifest
+}
+
+// isNear reports whether a time in the window lies among those of one of a list and a neighbor, or between them. A GAP
+// record has not the time of the record that it stands for, but that of the record before, or of the drain. What it
+// stands for is of a time between that of the record before and that of the record behind.
+func (w Window) isNear(list []times, i int) bool {
+	for _, near := range list[max(i-1, 0):min(i+2, len(list))] {
+		if w.Meets(min(list[i].low, near.low), max(list[i].high, near.high)) {
+			return true
+		}
+	}
+	return false
+}
+
+// part is what of a segment may hold records of a window, or GAP records in their place. The zero value is all of it.
 type part struct {
 	isEmpty  bool
 	from, to int64 // offsets; 0 = its begin, its end
@@ -31,7 +50,7 @@ type Extent struct {
 }
 
 // Extent is how much a reader that was just opened will read of what is there: of sealed segments only what has records
-// of the window, by their signed manifests and their indexes.
+// near the window, by their signed manifests and their indexes.
 func (r *Reader) Extent() (e Extent) {
 	for _, s := range r.segments {
 		end := s.part.to
@@ -68,45 +87,64 @@ func (s *readable) used() int64 {
 
 // loadParts finds out which parts of the segments may hold records of the window.
 func (r *Reader) loadParts() (err error) {
+	list := make([]times, len(r.segments))
 	for i := range r.segments {
-		if r.segments[i].part, err = r.partOf(i); err != nil {
+		if list[i], err = r.timesOf(i); err != nil {
+			return err
+		}
+	}
+	for i := range r.segments {
+		if r.segments[i].part, err = r.partOf(list, i); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// partOf believes nothing but a manifest that the store signed, and an index that agrees with it: without them all of
-// the segment is read.
-func (r *Reader) partOf(i int) (part, error) {
-	s, w := &r.segments[i], r.options.Window
+// timesOf believes nothing but a manifest that the store signed: without it a segment may have records of any time. The
+// last one has none that come before its first, as far as its neighbor is concerned.
+func (r *Reader) timesOf(i int) (times, error) {
+	s := &r.segments[i]
+	unknown := times{high: math.MaxUint64}
+	if i == len(r.segments)-1 {
+		unknown.low = s.header.FirstTS
+	}
 	m, _, err := r.store.ReadManifest(r.stream, s.number)
 	if isNotExist(err) || errors.Is(err, ErrCorrupt) {
-		return part{}, nil
+		return unknown, nil
 	}
 	if err != nil {
-		return part{}, err
+		return times{}, err
 	}
 	s.isSealed, s.size = true, m.UsedBytes
 	if m.FirstLSN != s.header.FirstLSN || m.Generation != s.header.Generation {
+		return unknown, nil
+	}
+	return times{m.MinTimestampNS, m.MaxTimestampNS, true}, nil
+}
+
+// partOf needs an index that agrees with the manifest: without them all of the segment is read.
+func (r *Reader) partOf(list []times, i int) (part, error) {
+	s := &r.segments[i]
+	if !list[i].isSigned {
 		return part{}, nil
 	}
-	if !w.meets(m.MinTimestampNS, m.MaxTimestampNS) {
+	if !r.options.Window.isNear(list, i) {
 		return part{isEmpty: true}, nil
 	}
 	raw, err := readFile(r.dir.fsys, r.dir.file(s.number, indexSuffix), indexBytesMax)
 	if err != nil && !isNotExist(err) {
 		return part{}, wrap("read", r.dir.file(s.number, indexSuffix), err)
 	}
-	x, err := decodeIndex(raw, s.header, m.UsedBytes)
-	if err != nil || !x.agrees(m) {
+	x, err := decodeIndex(raw, s.header, s.size)
+	if err != nil || !x.agrees(list[i]) {
 		return part{}, nil
 	}
-	return x.partOf(w), nil
+	return x.partOf(r.options.Window, list[max(i-1, 0):i], list[i+1:min(i+2, len(list))]), nil
 }
 
 // agrees reports whether an index is of all records of a segment, as far as the manifest says.
-func (x index) agrees(m Manifest) bool {
+func (x index) agrees(signed times) bool {
 	low, high := uint64(math.MaxUint64), uint64(0)
 	for i, e := range x.entries {
 		low, high = min(low, e.minTS), max(high, e.maxTS)
@@ -114,14 +152,19 @@ func (x index) agrees(m Manifest) bool {
 			return false
 		}
 	}
-	return low == m.MinTimestampNS && high == m.MaxTimestampNS
+	return low == signed.low && high == signed.high
 }
 
-// partOf is from the first entry with records of the window to the last.
-func (x index) partOf(w Window) part {
+// partOf is from the first entry with records near the window to the last. before and behind are the segments there.
+func (x index) partOf(w Window, before, behind []times) part {
+	list := append(make([]times, 0, len(x.entries)+2), before...)
+	for _, e := range x.entries {
+		list = append(list, times{low: e.minTS, high: e.maxTS})
+	}
+	list = append(list, behind...)
 	p := part{isEmpty: true}
 	for i, e := range x.entries {
-		if !w.meets(e.minTS, e.maxTS) {
+		if !w.isNear(list, len(before)+i) {
 			continue
 		}
 		if p.isEmpty {
@@ -134,7 +177,7 @@ func (x index) partOf(w Window) part {
 	return p
 }
 
-// isBehindPart reports whether the rest of the open segment has no record of the window.
+// isBehindPart reports whether the rest of the open segment has no record near the window.
 func (r *Reader) isBehindPart() bool {
 	p := r.segments[r.at].part
 	return p.to != 0 && r.scan.off >= p.to

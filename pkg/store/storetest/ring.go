@@ -86,8 +86,12 @@ func (r *Ring) AppendPayload(payload []byte) {
 
 // AppendGap writes a GAP record, in the place of a record that was refused for a cause.
 func (r *Ring) AppendGap(cause string) {
-	r.put(record.Header{Epoch: r.cursor.Epoch, Flags: record.FlagGap}, nil,
-		record.RefusedGap(cause, record.GapPayloadLen+len(cause)))
+	r.AppendGapPayload(record.RefusedGap(cause, record.GapPayloadLen+len(cause)))
+}
+
+// AppendGapPayload writes a GAP record with this payload.
+func (r *Ring) AppendGapPayload(payload []byte) {
+	r.put(record.Header{Epoch: r.cursor.Epoch, Flags: record.FlagGap}, nil, payload)
 }
 
 func (r *Ring) put(h record.Header, key, payload []byte) {

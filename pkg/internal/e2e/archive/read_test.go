@@ -102,6 +102,7 @@ func commands(path string) map[string][]string {
 		"order":  {"order", "D7-000056", "--store", path, "--stream", stream},
 		"replay": {"replay", path, "--stream", stream, "--speed", "max"},
 		"verify": {"verify", path},
+		"query":  {"query", path, "--filter", "'35' in fix && fix['35'] == '8'", "--fields", "lsn,key,payload"},
 		"seek":   {"replay", path, "--stream", stream, "--speed", "max", "--from", "+500us"},
 	}
 }
