@@ -40,7 +40,8 @@ func newDumpCommand(env *environment) *cobra.Command {
 payload. Records that a later epoch replaced carry SUPERSEDED. A dump of a ring image begins at the head. It needs no
 daemon. With --output json each line is one JSON object, whose payload and key are the bytes of the record: as a
 string where they are UTF-8, else as payload_base64 and key_base64. The payloads of EPOCH and GAP records are decoded.
-Text output replaces unprintable bytes; SOH is shown as |.
+Text output replaces unprintable bytes; SOH is shown as |. That records of a store were removed by retention is said on
+standard error, in every format.
 
 Of a stream with several members ("members:K URI URI ...", of rings or the paths of their images) it prints the log
 that the next writer would recover. It only reads, and fences no writer. Rings on other hosts (ofi:, verbs:) are read

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -48,14 +49,16 @@ func runOrder(env *environment, key string, options orderOptions) error {
 	if err != nil {
 		return err
 	}
-	base, err := opened.Base(options.stream)
-	if err != nil {
-		return err
-	}
-	if base != nil {
-		env.noteRemoved(base)
-	}
 	order, err := audit.FindOrder(audit.StreamSource(opened, options.stream), key)
+	if isBegunBefore(order, err) { // the base is read last: one that comes meanwhile counts as well
+		base, baseErr := opened.Base(options.stream)
+		if baseErr != nil {
+			return baseErr
+		}
+		if base != nil {
+			env.noteRemoved(base)
+		}
+	}
 	if errors.Is(err, audit.ErrNotFound) {
 		return fmt.Errorf("order %q: not in stream %q of store %s: expected a ClOrdID or an OrderID of a FIX message "+
 			"there", key, options.stream, options.store)
@@ -69,4 +72,13 @@ func runOrder(env *environment, key string, options orderOptions) error {
 		return encoder.Encode(order)
 	}
 	return order.WriteTable(env.stdout)
+}
+
+// isBegunBefore reports whether messages of an order may lie before all that was read: it was not found, or its first
+// message is missing.
+func isBegunBefore(order *audit.Order, err error) bool {
+	if err != nil {
+		return errors.Is(err, audit.ErrNotFound)
+	}
+	return slices.ContainsFunc(order.Anomalies, func(a audit.Anomaly) bool { return a.Kind == audit.MissingOrder })
 }

@@ -17,16 +17,22 @@ import (
 // storeRecording makes a store with the first messages of the recording in it, as a drain stores them.
 func storeRecording(t *testing.T, count int) string {
 	t.Helper()
+	dir, _ := storeRecordingIn(t, count, store.Options{})
+	return dir
+}
+
+func storeRecordingIn(t *testing.T, count int, options store.Options) (dir string, ring *storetest.Ring) {
+	t.Helper()
 	recording, err := fixlog.Load("../../testdata/fix/orders.fixlog.zst")
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := filepath.Join(t.TempDir(), "store")
-	opened, err := store.Open(dir, store.Options{Create: true})
+	dir, options.Create = filepath.Join(t.TempDir(), "store"), true
+	opened, err := store.Open(dir, options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ring := storetest.NewRing("desk7/orders", 1)
+	ring = storetest.NewRing("desk7/orders", 1)
 	for _, entry := range recording[:count] {
 		ring.AppendPayload(entry.Message)
 	}
@@ -34,8 +40,10 @@ func storeRecording(t *testing.T, count int) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := appender.Append(storetest.Batch(ring.Records)); err != nil {
-		t.Fatal(err)
+	for _, one := range ring.Records {
+		if _, _, err := appender.Append(one.Raw); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := appender.Sync(); err != nil {
 		t.Fatal(err)
@@ -43,7 +51,7 @@ func storeRecording(t *testing.T, count int) string {
 	if err := appender.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return dir
+	return dir, ring
 }
 
 func runFarlog(t *testing.T, arguments ...string) (stdout, stderr string, code int) {

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -59,6 +61,8 @@ func TestReaders_SayWhatWasRemoved(t *testing.T) {
 		{[]string{"replay", dir, "--stream", "desk7/orders", "--speed", "max", "--from", first}, false, exitOK},
 		{[]string{"replay", dir, "--merged", "--speed", "max"}, true, exitOK},
 		{[]string{"replay", dir, "--merged", "--speed", "max", "--from", first}, false, exitOK},
+		{[]string{"replay", dir, "--merged", "--speed", "max", "--format", "json"}, true, exitOK},
+		{[]string{"dump", dir, "--output", "json"}, true, exitOK},
 		{[]string{"order", "A", "--store", dir, "--stream", "desk7/orders"}, true, exitFailure},
 		{[]string{"order", "A", "--store", dir, "--stream", "desk8/orders"}, false, exitFailure},
 	} {
@@ -126,6 +130,79 @@ func TestAudit_SaysWhatWasRemoved(t *testing.T) {
 				talk,
 				test.isSaid,
 			)
+		}
+	}
+}
+
+// removing is an output that removes segments of the store as soon as something is written.
+type removing struct {
+	t      *testing.T
+	dir    string
+	before uint64
+}
+
+func (r *removing) Write(text []byte) (int, error) {
+	if r.before > 0 {
+		removeSegments(r.t, r.dir, r.before)
+		r.before = 0
+	}
+	return len(text), nil
+}
+
+// A replay of the merged order passes over what is removed while it runs, and says so in the end; what it has said in
+// the beginning it does not say again.
+func TestReplay_SaysWhatIsRemovedMeanwhile(t *testing.T) {
+	dir, _ := storeOrders(t, 700)
+	if _, talk, code := runFarlog(t, "merge", dir, "--final"); code != exitOK {
+		t.Fatal(talk)
+	}
+	removeSegments(t, dir, 2)
+	for _, before := range []uint64{0, 3} {
+		var talk bytes.Buffer
+		env := &environment{stdout: &removing{t, dir, before}, stderr: &talk}
+		if err := runReplay(t.Context(), env, dir, replayOptions{isMerged: true, format: replayLines}); err != nil {
+			t.Fatal(err)
+		}
+		isSaid := strings.Contains(talk.String(), "stream desk7/orders begins at segment 3")
+		if strings.Count(talk.String(), "begins at segment 2") != 1 || isSaid != (before > 0) {
+			t.Errorf("segments before %d are removed meanwhile: stderr %q", before, talk.String())
+		}
+	}
+}
+
+// An order whose first message is there has nothing before the base: nothing is said. One that begins before it, or is
+// not there at all, may have.
+func TestOrder_SaysWhatWasRemovedOfIt(t *testing.T) {
+	dir, ring := storeRecordingIn(t, 3000, store.Options{SegmentBytes: 64 << 10})
+	base := removeSegments(t, dir, 3)
+	id := regexp.MustCompile(`\x0135=D\x01(?:.*\x01)?11=([^\x01]+)\x01`)
+	before, behind, removed := "", "", map[string]bool{}
+	for _, one := range ring.Records {
+		found := id.FindSubmatch(one.Raw)
+		switch {
+		case found != nil && one.LSN < base.NextLSN:
+			removed[string(found[1])] = true
+		case found != nil:
+			behind = string(found[1])
+		case one.LSN >= base.NextLSN:
+			for key := range removed {
+				if bytes.Contains(one.Raw, []byte("\x0111="+key+"\x01")) {
+					before = key
+				}
+			}
+		}
+	}
+	if before == "" || behind == "" {
+		t.Fatalf("orders %q and %q: expected one that begins before the base, and one behind it", before, behind)
+	}
+	for key, want := range map[string]struct {
+		isSaid bool
+		code   int
+	}{before: {true, exitOK}, behind: {false, exitOK}, "none": {true, exitFailure}} {
+		_, talk, code := runFarlog(t, "order", key, "--store", dir, "--stream", "desk7/orders")
+		if code != want.code || strings.Contains(talk, "begins at segment 3") != want.isSaid {
+			t.Errorf("order %q: exit code %d, stderr %q; expected %d and that what was removed is said: %v", key, code,
+				talk, want.code, want.isSaid)
 		}
 	}
 }

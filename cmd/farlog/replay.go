@@ -49,7 +49,8 @@ front of each, for payloads that hold newlines. Both are what farlog append read
 
 --merged replays all streams in the one order that farlog merge has made; times are those of the order. --format json
 adds to each record its origin (stream, generation, epoch, lsn, seq), its position in the order, and whether it was
-late.` + archivePathText,
+late. That records of the time asked for were removed by retention is said on standard error, in every
+format.` + archivePathText,
 		Example: `  farlog replay data/store --stream desk7/orders --speed 10x
   farlog replay data/store --stream desk7/orders --from 2026-11-20T14:30:00Z --to 2026-11-20T14:31:00Z --speed max`,
 		Args: exactArgs(1),
@@ -133,7 +134,10 @@ func runReplay(ctx context.Context, env *environment, path string, options repla
 		return err
 	}
 	defer reader.Close()
-	r := &replay{ctx: ctx, reader: reader, out: bufio.NewWriterSize(env.stdout, 64<<10), options: options}
+	r := &replay{
+		ctx: ctx, reader: reader, out: bufio.NewWriterSize(env.stdout, 64<<10), options: options,
+		noted: map[string]uint64{},
+	}
 	if err := r.seek(); err != nil {
 		return err
 	}
@@ -144,6 +148,9 @@ func runReplay(ctx context.Context, env *environment, path string, options repla
 	err = r.run()
 	if flushErr := r.out.Flush(); err == nil {
 		err = flushErr
+	}
+	if noteErr := r.noteRemoved(env); err == nil { // of what was removed meanwhile, before it was read
+		err = noteErr
 	}
 	fmt.Fprintf(env.stderr, "replayed %d records, %d bytes, spanning %s, in %s\n", r.count, r.bytes,
 		r.last.Sub(r.first).Round(time.Microsecond), time.Since(began).Round(time.Millisecond))
@@ -157,7 +164,8 @@ type replay struct {
 	out     *bufio.Writer
 	options replayOptions
 
-	from, to    time.Time // zero = no bound
+	noted       map[string]uint64 // by stream: the segment that it was said to begin at
+	from, to    time.Time         // zero = no bound
 	began       time.Time
 	first, last time.Time // of the records written
 	count       uint64
@@ -194,7 +202,8 @@ func (r *replay) seek() error {
 	return r.reader.SeekTime(r.from)
 }
 
-// noteRemoved names the streams of which records were removed that may have been in the time asked for.
+// noteRemoved names the streams of which records were removed that may have been in the time asked for. Of one that it
+// has named it is silent as long as no more were.
 func (r *replay) noteRemoved(env *environment) error {
 	bases, err := r.reader.Bases()
 	if err != nil {
@@ -205,8 +214,9 @@ func (r *replay) noteRemoved(env *environment) error {
 		from = uint64(max(r.from.UnixNano(), 0))
 	}
 	for _, base := range bases {
-		if base.HasRemovedTime(from) {
+		if base.HasRemovedTime(from) && r.noted[base.Stream] != base.Segment {
 			env.noteRemoved(base)
+			r.noted[base.Stream] = base.Segment
 		}
 	}
 	return nil

@@ -3,6 +3,7 @@ package archivefs
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -143,13 +144,18 @@ func TestFS_EndOfTheServerIsNoEndOfTheStream(t *testing.T) {
 
 // TestFS_WhatCannotBeOpenedIsNamed: the text of the server comes through.
 func TestFS_WhatCannotBeOpenedIsNamed(t *testing.T) {
-	from, answers := io.Pipe()
-	questions, to := io.Pipe()
-	go func() {
-		_ = Serve(questions, answers, func() (store.FS, string, error) { return nil, "", errors.New("no such bucket") })
-	}()
-	_, err := connect(url, &cable{ReadCloser: from, WriteCloser: to})
-	if err == nil || !strings.Contains(err.Error(), url+": no such bucket") {
-		t.Errorf("error %v", err)
+	for text, failure := range map[string]error{
+		"no such bucket":                   errors.New("no such bucket"),
+		"read credentials: file does not ": fmt.Errorf("read credentials: %w", fs.ErrNotExist),
+	} {
+		from, answers := io.Pipe()
+		questions, to := io.Pipe()
+		go func() {
+			_ = Serve(questions, answers, func() (store.FS, string, error) { return nil, "", failure })
+		}()
+		_, err := connect(url, &cable{ReadCloser: from, WriteCloser: to})
+		if err == nil || !strings.Contains(err.Error(), url+": "+text) {
+			t.Errorf("error %v, expected %q", err, text)
+		}
 	}
 }

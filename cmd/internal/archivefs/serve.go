@@ -40,13 +40,19 @@ type Service struct {
 }
 
 func answerOf(err error) Answer {
-	switch {
-	case err == nil:
+	if err == nil {
 		return Answer{}
-	case errors.Is(err, fs.ErrNotExist):
-		return Answer{IsMissing: true}
 	}
 	return Answer{Failure: err.Error()}
+}
+
+// answerOfName is answerOf where a name was looked for, which may be there or not. Elsewhere a missing file is another
+// one, such as that of the credentials, and is named.
+func answerOfName(err error) Answer {
+	if errors.Is(err, fs.ErrNotExist) {
+		return Answer{IsMissing: true}
+	}
+	return answerOf(err)
 }
 
 // Open comes first.
@@ -62,7 +68,7 @@ func (s *Service) Open(_ string, answer *Answer) error {
 // ReadDir gives the names in a directory.
 func (s *Service) ReadDir(name string, answer *Names) error {
 	names, err := s.fsys.ReadDir(path.Join(s.dir, name))
-	*answer = Names{answerOf(err), names}
+	*answer = Names{answerOfName(err), names}
 	return nil
 }
 
@@ -72,7 +78,7 @@ func (s *Service) OpenFile(name string, answer *Opened) error {
 	if err == nil {
 		answer.Size, err = opened.Size()
 	}
-	if answer.Answer = answerOf(err); err != nil {
+	if answer.Answer = answerOfName(err); err != nil {
 		return nil
 	}
 	s.mutex.Lock()

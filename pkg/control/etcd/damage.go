@@ -50,6 +50,7 @@ func checkFiles(dir string, progress *checkProgress) error {
 	logs := filepath.Join(dir, "member", "wal")
 	switch {
 	case wal.Exist(logs):
+		progress.beginPhase()
 		if err := checkLog(logs); err != nil {
 			return asDamage(dir, fmt.Errorf("write-ahead log %q: %w", logs, err))
 		}

@@ -20,9 +20,14 @@ var checkPaceDefault = checkPace{say: 5 * time.Second, hangs: 2 * time.Minute}
 
 // checkProgress is how much of the files a check has read.
 type checkProgress struct {
-	ctx  context.Context
-	read atomic.Int64 // bytes
+	ctx    context.Context
+	read   atomic.Int64 // bytes
+	phases atomic.Int64 // begun behind the first one
 }
+
+// beginPhase says that what was being read is read, and something else begins whose bytes do not count: it has the
+// whole of checkPace.hangs.
+func (p *checkProgress) beginPhase() { p.phases.Add(1) }
 
 // counted gives a file whose reading counts, and ends with the context.
 func (p *checkProgress) counted(file io.ReaderAt) io.ReaderAt { return countedFile{file, p} }
@@ -50,7 +55,7 @@ func watchCheck(ctx context.Context, dir string, pace checkPace, logger *slog.Lo
 	go func() { done <- check(progress) }()
 	tick := time.NewTicker(pace.say)
 	defer tick.Stop()
-	last, since := int64(-1), time.Now()
+	last, lastPhase, since := int64(-1), int64(0), time.Now()
 	for {
 		select {
 		case err := <-done:
@@ -59,9 +64,9 @@ func watchCheck(ctx context.Context, dir string, pace checkPace, logger *slog.Lo
 			return ctx.Err()
 		case <-tick.C:
 		}
-		read := progress.read.Load()
-		if read != last {
-			last, since = read, time.Now()
+		read, phase := progress.read.Load(), progress.phases.Load()
+		if read != last || phase != lastPhase {
+			last, lastPhase, since = read, phase, time.Now()
 		} else if hangs := time.Since(since); hangs >= pace.hangs {
 			return fmt.Errorf("check etcd in %q: nothing could be read for %s, after %d bytes: check its disk and "+
 				"the kernel's log (dmesg): %w", dir, hangs.Round(time.Second), read, os.ErrDeadlineExceeded)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -69,4 +70,26 @@ func TestStartChecked_DiskThatDoesNotAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	writer.Close()
+}
+
+// While the write-ahead log is checked no bytes count: it has the whole time that a check may hang, and not what the
+// database has left of it. The clock is that of the test.
+func TestWatchCheck_EachPhaseHasItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		discard := slog.New(slog.DiscardHandler)
+		err := watchCheck(t.Context(), "/etcd", checkPaceDefault, discard, func(progress *checkProgress) error {
+			time.Sleep(checkPaceDefault.hangs * 3 / 4)
+			progress.beginPhase()
+			time.Sleep(checkPaceDefault.hangs * 3 / 4)
+			return io.ErrUnexpectedEOF
+		})
+		if !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("%v, expected the error of the check", err)
+		}
+	})
+	dir, _ := filled(t)
+	progress := &checkProgress{ctx: t.Context()}
+	if err := checkFiles(dir, progress); err != nil || progress.phases.Load() != 1 {
+		t.Errorf("%v, %d phases begun, expected that of the log", err, progress.phases.Load())
+	}
 }
