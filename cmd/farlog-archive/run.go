@@ -63,8 +63,8 @@ func newRunCommand(env *environment) *cobra.Command {
 		"6y, 90d, 36h")
 	set.Duration(&options.interval, "poll", archive.PollIntervalDefault, "pause between two looks at the store",
 		aboveZero)
-	set.String(&options.metricsListen, "metrics.listen", "off", "`address` of /metrics and /healthz, host:port; off",
-		config.AddressOrOff)
+	set.String(&options.metricsListen, "metrics.listen", "off", "`address` of /metrics and /healthz, of this host's "+
+		"loopback, host:port; off", config.LoopbackOrOff)
 	flags.BoolVar(&options.isOnce, "once", false, "archive what is sealed now, and end")
 	flags.BoolVar(&options.isCheck, "check", false, "only check the settings, open nothing")
 	return command

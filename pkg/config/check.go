@@ -42,6 +42,19 @@ func AddressOrOff(text string) error {
 	return nil
 }
 
+// LoopbackOrOff checks host:port of a listener without certificates, which only this host may reach, or "off".
+func LoopbackOrOff(text string) error {
+	if err := AddressOrOff(text); err != nil || text == "off" {
+		return err
+	}
+	host, _, _ := net.SplitHostPort(text) // it is one
+	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return fmt.Errorf("expected an address of loopback, such as 127.0.0.1:9469: no certificates guard it; a proxy " +
+			"on this host may serve it to others")
+	}
+	return nil
+}
+
 // NotEmpty checks that a setting without a default was given.
 func NotEmpty(text string) error {
 	if strings.TrimSpace(text) == "" {
