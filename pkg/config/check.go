@@ -49,8 +49,10 @@ func LoopbackOrOff(text string) error {
 	}
 	host, _, _ := net.SplitHostPort(text) // it is one
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return fmt.Errorf("expected an address of loopback, such as 127.0.0.1:9469: no certificates guard it; a proxy " +
-			"on this host may serve it to others")
+		return fmt.Errorf(
+			"expected an address of loopback, such as 127.0.0.1:9469: no certificates guard it; a proxy " +
+				"on this host may serve it to others",
+		)
 	}
 	return nil
 }
