@@ -5,6 +5,7 @@ package testenv
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -86,7 +87,27 @@ func Root() string {
 	return filepath.Join(filepath.Dir(file), "..", "..", "..")
 }
 
+// NoteSources is called by a test that runs what it has built: go test keeps results as long as the files and
+// directories that a test has opened are the same, and what go build opens is no part of these.
+func NoteSources() error {
+	for _, part := range []string{"cmd", "pkg", "rdma", "scripts", "go.mod"} {
+		err := filepath.WalkDir(filepath.Join(Root(), part), func(_ string, entry fs.DirEntry, err error) error {
+			if err == nil && entry.IsDir() && entry.Name() == "testdata" {
+				return fs.SkipDir
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func build() (string, error) {
+	if err := NoteSources(); err != nil {
+		return "", err
+	}
 	dir, err := os.MkdirTemp("", "farlog-programs-")
 	if err != nil {
 		return "", err
