@@ -328,7 +328,7 @@ func (a *Appender) writeMark() error {
 		return nil
 	}
 	m := mark{syncedOffset: a.synced.end, count: a.active.mark.count + 1}
-	if _, err := a.active.file.WriteAt(m.encode(a.source.Salt), m.offset()); err != nil {
+	if _, err := a.active.file.WriteAt(m.encode(a.active.header.Salt), m.offset()); err != nil {
 		return wrap("mark", a.active.name, err)
 	}
 	a.active.mark = m
