@@ -54,7 +54,7 @@ type Journal struct {
 	storeUUID string
 }
 
-// isJournal tells a name in an archive that is of its journal.
+// isJournal reports whether a name in an archive is of its journal.
 func isJournal(name string) bool { return strings.HasPrefix(name, journalPrefix) }
 
 func journalName(number uint64) string { return fmt.Sprintf("%s%010d.json", journalPrefix, number) }

@@ -178,7 +178,7 @@ func (t *Target) admitToNamespace(spec *api.RingSpec, ring Ring) Ring {
 	}
 	staying := slices.DeleteFunc(slices.Clone(writers), func(one lastWriter) bool { return one.mustGo(spec) })
 	isBelow := func(one lastWriter) bool { return one.epoch < least }
-	// Not where a writer of the host that is let in has it: that one ends when the lock is to be had, or not at all.
+	// Not where a writer of the host that is let in has it: that writer ends when the lock is free, or not at all.
 	if least > state.EpochMin && !slices.ContainsFunc(staying, isBelow) {
 		if err := farlog.Fence(state.Uri, least); err != nil {
 			state.FenceError = oneLine(fmt.Errorf("fence writers below epoch %d: %w", least, err))
@@ -265,7 +265,7 @@ type exportedRings struct {
 // ExportedRings are the rings in this host's namespaces, for who evicts hosts from them.
 func (t *Target) ExportedRings() nvmet.Rings { return exportedRings{target: t} }
 
-// Formers tells who wrote each ring last, and who may be opening one with an epoch that it was granted. Of the rings of
+// Formers gives who wrote each ring last, and who may be opening one with an epoch that it was granted. Of the rings of
 // streams it is the control plane who says whom it wants out: a writer that opens a ring raises its fence as well.
 func (r exportedRings) Formers(device string) ([]nvmet.Former, error) {
 	formers, err := r.Rings.Formers(device)

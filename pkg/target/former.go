@@ -14,7 +14,7 @@ type Rings struct{}
 // Number is that of a host in a ring's header.
 func (Rings) Number(hostNQN string) uint64 { return farlog.HostNumber(hostNQN) }
 
-// Formers tells who wrote each ring of a device last. A device that has no ring has none.
+// Formers gives who wrote each ring of a device last. A device that has no ring has none.
 func (Rings) Formers(device string) ([]nvmet.Former, error) {
 	uris, err := ringsOf(device)
 	if err != nil {

@@ -75,7 +75,7 @@ func (t *Target) restore() {
 }
 
 // addForgotten makes up for a list that could not be read: any host that a namespace declares may have been granted the
-// epochs below the fence of a ring there, and be opening it. The control plane tells the newest grant alone. An error:
+// epochs below the fence of a ring there, and be opening it. The control plane sends the newest grant alone. An error:
 // a stream's hosts are not known yet, and the list on disk is to stay as it is, unreadable.
 func (t *Target) addForgotten(message *api.WatchRingsResponse) error {
 	if t.forgotten == nil {

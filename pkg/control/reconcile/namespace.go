@@ -13,7 +13,7 @@ import (
 // writer's host connects the namespace, and its drain opens the device on the target's host.
 const KindNVMeoF = "nvmeof"
 
-// IsNamespaced tells a stream whose ring lies in a namespace.
+// IsNamespaced reports whether the ring of a stream lies in a namespace.
 func IsNamespaced(spec *api.StreamSpec) bool { return spec.GetKind() == KindNVMeoF }
 
 // NamespaceURI is how a host that has connected the namespace opens a ring in it; "" for any other ring.
@@ -117,7 +117,7 @@ func hasNamedHost(namespace *api.Namespace) bool {
 
 // namespaceFor is the first namespace of a target that can have a stream's ring now; nil, and why: none can. space has,
 // beside what hosts have left, the subsystems in which a ring was placed since the world was seen: a further one waits
-// until its target reports that one, and what is left beside it.
+// until its target reports the former, and what is left beside it.
 func namespaceFor(world World, spec *api.StreamSpec, target string, space map[string]uint64, now time.Time,
 ) (found *api.Namespace, why string) {
 	host := world.LiveTargets[target].GetHost()
