@@ -35,9 +35,9 @@ const (
 	bootsMax     = 3
 
 	guestsMost = 5 // of one scenario
-	// hung is when a scenario is given up that does not come to its end. It takes a tenth of that where it has the
-	// processors for itself.
-	hung = 15 * time.Minute
+	// hung is when a scenario is given up that does not come to its end. It takes a tenth of that, and the longest
+	// a third, where it has the processors for itself.
+	hung = 25 * time.Minute
 	// lastMost is what QEMU takes to end when its guest has.
 	lastMost = 30 * time.Second
 )
