@@ -236,7 +236,8 @@ type ready struct {
 	Host    string   `json:"host_socket,omitempty"`
 }
 
-// announce tells people on stderr and programs on stdout and in the ready file. It gives what it has told people.
+// announce says to people on stderr, and to programs on stdout and in the ready file, that the daemon is ready. It
+// returns the text for people.
 func (d *daemon) announce() (says string, err error) {
 	s := d.settings
 	message := ready{

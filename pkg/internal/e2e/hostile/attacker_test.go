@@ -156,7 +156,7 @@ func connectSilently(args []string) error {
 	return nil
 }
 
-// networkOf tells the host agent's socket from a port.
+// networkOf distinguishes the socket of a host agent from a port.
 func networkOf(address string) string {
 	if strings.HasPrefix(address, "/") {
 		return "unixpacket"
