@@ -13,6 +13,7 @@ import (
 type Former struct {
 	Ring     string // its URI on this host
 	Host     uint64 // where it was opened, by Rings.Number
+	HostNQN  string // of a host that was granted the ring and has not opened it; "": the ring names the host
 	Epoch    uint32
 	IsOut    bool // the ring says that it writes no more
 	IsFenced bool // somebody wants it out: the ring's fence is above its epoch

@@ -229,6 +229,11 @@ func TestWants_WhoIsToGo(t *testing.T) {
 		rings); err == nil || !strings.Contains(err.Error(), "is none of subsystem") {
 		t.Errorf("a host that is not declared: error %v", err)
 	}
+	rings.formers["/dev/x"][2].HostNQN = "nqn.2026-01.com.example:gone" // it was granted the ring, so its name is known
+	if found, err := wants(there, mustDeclare(t, evictDeclaration("/dev/x", evictHostA, evictHostB, "evict")),
+		rings); err != nil || len(found) != 1 || found[0].host != "nqn.2026-01.com.example:gone" {
+		t.Errorf("a host that is declared no more: %v, error %v; want it", found, err)
+	}
 	if _, err := ReadDeclaration([]byte(evictDeclaration("/dev/x", evictHostA, evictHostB, "maybe"))); err == nil ||
 		!strings.Contains(err.Error(), `subsystems[0].takeover "maybe": expected one of none, evict`) {
 		t.Errorf("takeover: maybe: error %v", err)

@@ -54,8 +54,12 @@ func wants(there *Config, declared *Declaration, rings Rings) (found []want, err
 	return found, err
 }
 
-// hostOf is the name behind a number. One that is declared no more may have been let in before.
+// hostOf is the name behind a number. One that is declared no more may have been let in before: it may still have a
+// connection, which the eviction ends.
 func hostOf(subsystem DeclaredSubsystem, former Former, rings Rings) (string, error) {
+	if former.HostNQN != "" {
+		return former.HostNQN, nil
+	}
 	for _, nqn := range subsystem.Hosts {
 		if rings.Number(nqn) == former.Host {
 			return nqn, nil

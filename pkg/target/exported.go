@@ -1,6 +1,7 @@
 package target
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -128,7 +129,7 @@ func (t *Target) lastWriters(spec *api.RingSpec, former farlog.Former, isHeldHer
 		list = append(list, lastWriter{host: former.Host, epoch: former.Epoch})
 	}
 	for _, grant := range spec.GetAdmission().GetGrants() {
-		if grant.HostNqn != "" && grant.Epoch > max(former.Epoch, t.outUpTo(spec.Stream.Spec.Name, grant.HostNqn)) {
+		if grant.HostNqn != "" && grant.Epoch > max(former.Epoch, t.outUpTo(spec, grant.HostNqn)) {
 			list = append(list, lastWriter{farlog.HostNumber(grant.HostNqn), grant.HostNqn, grant.Epoch})
 		}
 	}
@@ -136,19 +137,20 @@ func (t *Target) lastWriters(spec *api.RingSpec, former farlog.Former, isHeldHer
 }
 
 // mustGo reports whether a writer is to be kept out: it is below the fence, and on another host than the one who is let
-// in. On one host the ring's lock lets one in at a time.
+// in. On one host the ring's lock lets one in at a time. A control plane that lost its state may have granted an epoch
+// twice: who was granted it before is kept out too.
 func (w lastWriter) mustGo(spec *api.RingSpec) bool {
-	if w.epoch >= spec.GetAdmission().GetEpochMin() {
-		return false
-	}
 	newest := newestGrant(spec)
-	return newest == nil || w.host == 0 || w.host != farlog.HostNumber(newest.HostNqn)
+	isOther := newest == nil || w.host == 0 || w.host != farlog.HostNumber(newest.HostNqn)
+	isAgain := w.nqn != "" && w.epoch == newest.GetEpoch()
+	return isOther && (isAgain || w.epoch < spec.GetAdmission().GetEpochMin())
 }
 
-// newestGrant is that of the writer that is let in; nil: nobody is.
+// newestGrant is that of the writer that is let in; nil: nobody is. Of two of one epoch it is the first, the control
+// plane's.
 func newestGrant(spec *api.RingSpec) (newest *api.RemoteGrant) {
 	for _, grant := range spec.GetAdmission().GetGrants() {
-		if grant.HostNqn != "" && grant.Epoch >= spec.Admission.EpochMin && grant.Epoch >= newest.GetEpoch() {
+		if grant.HostNqn != "" && grant.Epoch >= spec.Admission.EpochMin && grant.Epoch > newest.GetEpoch() {
 			newest = grant
 		}
 	}
@@ -170,7 +172,11 @@ func (t *Target) admitToNamespace(spec *api.RingSpec, ring Ring) Ring {
 	writers := t.lastWriters(spec, former, state.WriterHeld)
 	state.WriterHeld = len(writers) > 0
 	if state.WriterHeld {
-		state.WriterHost = t.hostNamed(spec.Subsystem, writers[len(writers)-1].host)
+		shown := writers[len(writers)-1]
+		if at := slices.IndexFunc(writers, func(one lastWriter) bool { return one.mustGo(spec) }); at >= 0 {
+			shown = writers[at]
+		}
+		state.WriterHost = t.hostNamed(spec.Subsystem, shown.host)
 	}
 	least := spec.GetAdmission().GetEpochMin()
 	if least == 0 {
@@ -201,7 +207,7 @@ func (t *Target) confirm(spec *api.RingSpec, state *api.RingState, writers []las
 		if !one.mustGo(spec) {
 			continue
 		}
-		state.EpochFenced, state.FenceError = one.epoch, t.whyNotOut(spec.Subsystem, one)
+		state.EpochFenced, state.FenceError = min(one.epoch, least-1), t.whyNotOut(spec.Subsystem, one)
 		return
 	}
 	state.EpochFenced = least
@@ -210,7 +216,10 @@ func (t *Target) confirm(spec *api.RingSpec, state *api.RingState, writers []las
 
 // whyNotOut says what keeps a writer that must go from being out.
 func (t *Target) whyNotOut(subsystem string, one lastWriter) string {
-	host := t.hostNamed(subsystem, one.host)
+	host := cmp.Or(t.hostNamed(subsystem, one.host), one.nqn)
+	if one.nqn == unknownNQN {
+		host = "that is not known any more"
+	}
 	switch {
 	case one.host == 0:
 		return fmt.Sprintf("a process on the target's own host has it open (epoch %d): end that", one.epoch)
@@ -247,13 +256,17 @@ func (t *Target) isEvicting(subsystem string) bool {
 	return t.exported[subsystem].GetEvict()
 }
 
-func outKey(stream, nqn string) string { return stream + "\x00" + nqn }
+// outHost is a host and a ring of which it has no writer that has not opened it.
+type outHost struct {
+	ring ledgerKey
+	nqn  string
+}
 
 // outUpTo is the epoch up to which a host has no writer of a ring that has not opened it.
-func (t *Target) outUpTo(stream, nqn string) uint32 {
+func (t *Target) outUpTo(spec *api.RingSpec, nqn string) uint32 {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
-	return t.out[outKey(stream, nqn)]
+	return t.out[outHost{keyOf(spec), nqn}]
 }
 
 // exportedRings are Rings, with what the control plane wants of them.
@@ -279,7 +292,8 @@ func (r exportedRings) Formers(device string) ([]nvmet.Former, error) {
 		formers[at].IsFenced = lastWriter{host: formers[at].Host, epoch: last.Epoch}.mustGo(spec)
 		for _, one := range r.target.lastWriters(spec, last, false) {
 			formers = append(formers, nvmet.Former{
-				Ring: uri, Host: one.host, Epoch: one.epoch, IsFenced: one.mustGo(spec), IsShared: true,
+				Ring: uri, Host: one.host, HostNQN: one.nqn, Epoch: one.epoch, IsFenced: one.mustGo(spec),
+				IsShared: true,
 			})
 		}
 	}
@@ -310,14 +324,13 @@ func (t *Target) noteOut(former nvmet.Former) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	for _, spec := range t.wanted {
-		name := spec.Stream.Spec.Name
 		one := t.exported[spec.Subsystem]
-		if one == nil || ringURI(one.Device, name) != former.Ring {
+		if one == nil || ringURI(one.Device, spec.Stream.Spec.Name) != former.Ring {
 			continue
 		}
 		for _, grant := range spec.GetAdmission().GetGrants() {
 			if grant.HostNqn != "" && farlog.HostNumber(grant.HostNqn) == former.Host && grant.Epoch <= former.Epoch {
-				key := outKey(name, grant.HostNqn)
+				key := outHost{keyOf(spec), grant.HostNqn}
 				t.out[key] = max(t.out[key], grant.Epoch)
 			}
 		}

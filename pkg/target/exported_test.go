@@ -187,15 +187,7 @@ func TestNamespaced_GrantedAndNotOpenedIsNoGoneWriter(t *testing.T) {
 	if state := looked(); state.EpochAdmitted != 0 || state.EpochFenced != 2 || state.EpochMin != 3 {
 		t.Errorf("granted on another host: %v, want nobody let in", state)
 	}
-	exported, dir := one.exported, one.config.Dir
-	one.lock.Close()
-	one = newTarget(t, dir)
-	one.exported = exported
-	recalled, err := one.recall()
-	if err != nil {
-		t.Fatal(err)
-	}
-	one.wanted = recalled.Rings
+	one = restarted(t, one)
 	if state := looked(); state.EpochAdmitted != 0 || state.EpochFenced != 2 || !state.WriterHeld {
 		t.Errorf("after a restart: %v, want nobody let in", state)
 	}
@@ -215,61 +207,6 @@ func TestNamespaced_GrantedAndNotOpenedIsNoGoneWriter(t *testing.T) {
 	one.isUnsaved.Store(true)
 	if state := looked(); state.EpochAdmitted != 0 || !strings.Contains(state.FenceError, "could not save") {
 		t.Errorf("not saved: %v, want nobody let in", state)
-	}
-}
-
-// A list of grants that cannot be read is not one without grants: each declared host counts as one that may be opening
-// the ring, also after a restart, until it is evicted. A list that is not known to be whole is not saved.
-func TestNamespaced_UnreadableListIsNotNobody(t *testing.T) {
-	one, device := exporting(t)
-	namespaces, dir := []*api.Namespace{one.exported[exportedNQN]}, one.config.Dir
-	looked := func() *api.RingState {
-		one.observe()
-		return one.Rings()[0].State
-	}
-	restart := func() {
-		one.lock.Close()
-		one = newTarget(t, dir)
-		one.restore()
-	}
-	one.applyWanted(&api.WatchRingsResponse{
-		NamespacesDeclared: true, Namespaces: namespaces,
-		Rings: []*api.RingSpec{inNamespace(2, grantOn(tradingNQN, 2))},
-	})
-	if state := looked(); state.EpochAdmitted != 2 {
-		t.Fatalf("granted to trading1: %v", state)
-	}
-	if err := os.WriteFile(filepath.Join(dir, wantedName), []byte(`{"rings`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	restart()
-	taken := func() []*api.RingSpec { return []*api.RingSpec{inNamespace(3, grantOn(standbyNQN, 3))} }
-	one.applyWanted(&api.WatchRingsResponse{Rings: taken()})
-	if state := looked(); state.EpochAdmitted != 0 || !one.isUnsaved.Load() {
-		t.Fatalf("without a declaration: %v, saved: %v, want nobody let in, and nothing saved", state,
-			!one.isUnsaved.Load())
-	}
-	declared := func() *api.WatchRingsResponse {
-		return &api.WatchRingsResponse{NamespacesDeclared: true, Namespaces: namespaces, Rings: taken()}
-	}
-	one.applyWanted(declared())
-	if state := looked(); state.EpochAdmitted != 0 || state.EpochFenced != 2 || state.WriterHost != "trading1" {
-		t.Fatalf("taken over by trading2: %v, want nobody let in, because trading1 may be opening it", state)
-	}
-	restart()
-	one.applyWanted(declared())
-	if state := looked(); state.EpochAdmitted != 0 {
-		t.Fatalf("after another restart: %v, want nobody let in", state)
-	}
-	fenced := formersOf(t, one, device)
-	if len(fenced) != 1 || fenced[0].Host != farlog.HostNumber(tradingNQN) || fenced[0].Epoch != 2 {
-		t.Fatalf("to be evicted are %+v, want trading1, of epoch 2", fenced)
-	}
-	if err := one.ExportedRings().Out(fenced[0]); err != nil {
-		t.Fatal(err)
-	}
-	if state := looked(); state.EpochAdmitted != 3 || state.EpochFenced != 3 {
-		t.Errorf("evicted: %v, want trading2 let in", state)
 	}
 }
 

@@ -116,7 +116,7 @@ func TestNamespaces_StayUntilTheyAreDeclaredAway(t *testing.T) {
 	restart := func(one *Target) *Target {
 		one.lock.Close()
 		one = begin()
-		recalled, err := one.recall()
+		recalled, err := one.recall(wantedName)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -142,7 +142,7 @@ func TestNamespaces_StayUntilTheyAreDeclaredAway(t *testing.T) {
 	expect(one, "after a restart", 1)
 	one.applyWanted(new(api.WatchRingsResponse))
 	expect(one, "again without a declaration", 1)
-	if recalled, err := one.recall(); err != nil || len(recalled.Ports) != 1 {
+	if recalled, err := one.recall(wantedName); err != nil || len(recalled.Ports) != 1 {
 		t.Errorf("saved is %v, %v, want the port as well", recalled, err)
 	}
 	one.applyWanted(&api.WatchRingsResponse{NamespacesDeclared: true})

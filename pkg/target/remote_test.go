@@ -336,7 +336,8 @@ func TestDoors_RingIsTakenAwayAndPutBack(t *testing.T) {
 func TestDoors_RestartWithoutAControlPlaneKeepsTheGrants(t *testing.T) {
 	dir := t.TempDir()
 	one := newTarget(t, dir)
-	if err := one.remember(&api.WatchRingsResponse{Rings: []*api.RingSpec{admitting(3, writerGrant(3))}}); err != nil {
+	wanted := &api.WatchRingsResponse{Rings: []*api.RingSpec{admitting(3, writerGrant(3))}}
+	if err := one.remember(wantedName, wanted); err != nil {
 		t.Fatal(err)
 	}
 	if info, err := os.Stat(filepath.Join(dir, wantedName)); err != nil || info.Mode().Perm() != 0o600 {
@@ -399,7 +400,7 @@ func TestDoors_FencedWriterIsToldAfterARestart(t *testing.T) {
 	}
 	t.Cleanup(remote.close)
 	one.remote = remote
-	recalled, err := one.recall()
+	recalled, err := one.recall(wantedName)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -75,9 +75,9 @@ type Target struct {
 
 	declared *api.WatchRingsResponse // has what was declared last of this host; nil: not known. Of who follows
 
-	// forgotten is not nil when the list of wanted rings could not be read at the start: the streams of namespaces for
-	// which addForgotten has made up for that. Of who follows.
-	forgotten map[string]bool
+	// granted is the ledger of who was granted rings in namespaces; hasLedger says that it has a file. Of who follows.
+	granted   map[ledgerKey]*api.RingSpec
+	hasLedger bool
 
 	mutex  sync.Mutex
 	wanted []*api.RingSpec
@@ -88,7 +88,7 @@ type Target struct {
 	// exported are the namespaces that are declared of this host, by subsystem, and spaces what each gives, by device.
 	exported map[string]*api.Namespace
 	spaces   map[string]namespaceSpace
-	out      map[string]uint32 // by outKey: the epoch up to which a host writes no more, which has opened none of them
+	out      map[outHost]uint32 // the epoch up to which a host writes no more, which has opened none of them
 	// written counts, by region, the bytes of records that were appended there since this process looks.
 	written map[string]uint64
 
@@ -126,8 +126,9 @@ func New(config Config) (*Target, error) {
 	}
 	t := &Target{
 		config: config, lock: lock, client: api.NewTargetServiceClient(config.Control),
-		look: make(chan struct{}, 1), probe: make(chan struct{}, 1), out: make(map[string]uint32),
-		marks: make(map[string]*farlog.Inspector), provided: make(map[string][]byte),
+		look: make(chan struct{}, 1), probe: make(chan struct{}, 1), out: make(map[outHost]uint32),
+		granted: make(map[ledgerKey]*api.RingSpec),
+		marks:   make(map[string]*farlog.Inspector), provided: make(map[string][]byte),
 		now: time.Now, unmade: make(map[string]*unmade),
 	}
 	t.reporter = t.newReporter()
@@ -213,11 +214,9 @@ func (t *Target) followSpecs(ctx context.Context) {
 func (t *Target) applyWanted(message *api.WatchRingsResponse) {
 	carryFenced(t.wanted, message.Rings) // nobody else stores to wanted
 	t.carryNamespaces(message)
+	t.followGrants(message)
 	// Kept first: who has been told of a grant must find it here also after a restart.
-	err := t.addForgotten(message)
-	if err == nil {
-		err = t.remember(message)
-	}
+	err := errors.Join(t.rememberGrants(), t.remember(wantedName, message))
 	t.isUnsaved.Store(err != nil)
 	if err != nil {
 		t.config.Logger.Warn("the list of wanted rings could not be saved for a restart", "error", err)

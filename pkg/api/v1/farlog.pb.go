@@ -1830,7 +1830,8 @@ type RingSpec struct {
 	// UUID of the ring that the target provided, 16 bytes. Empty: none yet. Once it is set no other ring is accepted,
 	// and a ring that is missing is an error and never made again: it may hold acknowledged records.
 	RingUuid []byte `protobuf:"bytes,3,opt,name=ring_uuid,json=ringUuid,proto3" json:"ring_uuid,omitempty"`
-	// Clients of other hosts that the target admits. It forgets grants that are not listed here.
+	// Clients of other hosts that the target admits. It forgets grants that are not listed here, but not those of a ring
+	// in a namespace, and never lowers the fence of such a ring.
 	Admission   *Admission   `protobuf:"bytes,4,opt,name=admission,proto3" json:"admission,omitempty"`
 	Member      uint32       `protobuf:"varint,5,opt,name=member,proto3" json:"member,omitempty"`          // Index among the members of the stream, from 0.
 	Replacement *Replacement `protobuf:"bytes,6,opt,name=replacement,proto3" json:"replacement,omitempty"` // Absent: this is the first ring of the member.
@@ -8977,7 +8978,9 @@ func (x *WatchRingsRequest) GetAgent() *Agent {
 
 type WatchRingsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The complete list: the target forgets rings that are not in it, and deletes none of them.
+	// The complete list: the target provides no ring that is not in it, and deletes none of them. What it knows of the
+	// grants of a ring in a namespace ends with the stage REMOVING of the stream's deletion, and not because the ring is
+	// missing here.
 	Rings []*RingSpec `protobuf:"bytes,1,rep,name=rings,proto3" json:"rings,omitempty"`
 	// What is declared of the target's host. The target exports it, and nothing else that it exported before.
 	Namespaces []*Namespace     `protobuf:"bytes,2,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
