@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# test.sh -- what needs no virtual machine, three stages at a time, because each waits now and then: whoever is done
+# test.sh -- what needs no virtual machine, some stages at a time, because each waits now and then: whoever is done
 # takes the next one. Each stage leaves its whole output in build/test/STAGE.log and one line here.
 #   scripts/test.sh            make test: tidy vet pure go fault e2e examples core far java, the long tests short or
 #                              left out
@@ -40,7 +40,11 @@ stage_race() { # which Go does not build position-independent
 	GOFLAGS=${GOFLAGS//-buildmode=pie/} go_tests -race -short "${race_packages[@]}"
 }
 stage_fault() { go_tests $short -tags farlog_fault -run 'Crash|Mutant|Fault' ./pkg/farlog ./pkg/drain; }
-stage_e2e() { go_tests $short -count=1 ./pkg/internal/e2e/...; }
+stage_e2e() { # in make test as go test keeps results: the tests note the sources of the programs that they run
+	local again=-count=1
+	[ -z "$short" ] || again=
+	go_tests $short $again ./pkg/internal/e2e/...
+}
 stage_fuzz() { scripts/fuzz.sh 4s; }
 stage_static() { scripts/static.sh; }
 stage_examples() { scripts/examples.sh; }
@@ -52,10 +56,9 @@ stage_core() {
 stage_far() { rdma/test/run.sh ${short:+quick} far; } # beside the core: it waits more than it computes
 stage_java() { scripts/format.sh --check java && scripts/java.sh; } # 77: no JDK here; skipped, and said so
 
-stage_pure() {
-	CGO_ENABLED=0 go list -deps "${pure_packages[@]}" >/dev/null
-	CGO_ENABLED=0 go build -o /dev/null ./cmd/farlog
-	CGO_ENABLED=0 go build -o /dev/null ./cmd/farlog-archive
+stage_pure() { # make test only looks for imports of what needs cgo: building with and without compiles all twice
+	CGO_ENABLED=0 go list -deps "${pure_packages[@]}" ./cmd/farlog ./cmd/farlog-archive >/dev/null
+	[ -n "$short" ] || CGO_ENABLED=0 go build -o /dev/null ./cmd/farlog ./cmd/farlog-archive
 	echo "--- PASS: builds without cgo"
 }
 
@@ -98,13 +101,14 @@ report_failure() {
 }
 
 run_stage() {
-	local began=$SECONDS result=0
-	"$0" --here "$1" >"$logs/$1.log" 2>&1 </dev/null || result=$?
+	local began=$SECONDS result=0 processor TIMEFORMAT='%0U %0S'
+	processor=$({ time "$0" --here "$1" >"$logs/$1.log" 2>&1 </dev/null; } 2>&1) || result=$?
 	if [ "$result" = 77 ]; then
 		printf '%-9s %s\n' "$1" "$(grep -o 'skipped: .*' "$logs/$1.log" | tail -1)"
 		return 0
 	fi
-	printf '%-9s %s (%d s)\n' "$1" "$(tally "$logs/$1.log")" $((SECONDS - began))
+	printf '%-9s %s (%d s, %d s of processor)\n' "$1" "$(tally "$logs/$1.log")" $((SECONDS - began)) \
+		$((${processor/ / + }))
 	[ "$result" = 0 ] || report_failure "$1"
 	return "$result"
 }
@@ -120,9 +124,11 @@ if [ "${1:-}" = --here ]; then
 fi
 name="make test"
 stages=("${test_stages[@]}")
+at_once=4
 if [ "${1:-}" = --check ]; then
 	name="make check"
 	stages=("${check_stages[@]}")
+	at_once=3
 elif [ $# = 0 ]; then
 	FARLOG_TEST_SHORT=yes
 else
@@ -132,10 +138,10 @@ else
 	done
 	exit "$failed"
 fi
-parts=(build ctest shm java net prometheus chrony strace s3 pages)
-[ "$name" = "make test" ] || parts+=(static moto)
+parts=(build ctest shm java net prometheus chrony strace pages)
+[ "$name" = "make test" ] || parts+=(static s3 moto)
 scripts/setup.sh "${parts[@]}"
 failed=0
-printf '%s\n' "${stages[@]}" | xargs -P 3 -n 1 scripts/test.sh || failed=1
+printf '%s\n' "${stages[@]}" | xargs -P $at_once -n 1 scripts/test.sh || failed=1
 echo "$name: $([ "$failed" = 0 ] && echo passed || echo FAILED) in $((SECONDS - start)) s"
 exit "$failed"
