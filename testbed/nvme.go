@@ -16,6 +16,7 @@ const (
 	nvmeDevice    = "/dev/vdc"
 	nvmeRDMAPort  = 4420
 	nvmeTCPPort   = 4421
+	nvmeKey       = "/run/nvme.key" // of a host that farlog host connect connects
 	nvmetFile     = "/var/lib/farlog/nvmet.yaml"
 )
 
@@ -65,14 +66,14 @@ func (b *bed) serveNVMe(ctx context.Context, target *vm.Guest, extra string, hos
 	return err
 }
 
-// giveKey brings a host its key from the target.
-func (b *bed) giveKey(ctx context.Context, target, host *vm.Guest) error {
-	text, err := target.Run(ctx, fmt.Sprintf("farlog target nvmet key %s /run/host.key && cat /run/host.key && rm "+
-		"/run/host.key", nvmeHostNQN(host.Name)))
+// giveKey brings a host its key, as soon as the target has made it, into a file.
+func (b *bed) giveKey(ctx context.Context, target, host *vm.Guest, path string) error {
+	text, err := target.Run(ctx, fmt.Sprintf("wait-for farlog target nvmet key %s /run/host.key && cat /run/host.key "+
+		"&& rm /run/host.key", nvmeHostNQN(host.Name)))
 	if err != nil {
 		return err
 	}
-	_, err = host.Run(ctx, fmt.Sprintf("umask 077; cat >/run/nvme.key <<'END'\n%sEND", text))
+	_, err = host.Run(ctx, fmt.Sprintf("umask 077; cat >%s <<'END'\n%sEND", path, text))
 	return err
 }
 
@@ -118,9 +119,62 @@ func (b *bed) nvmeBedOn(ctx context.Context, target machine, extra string, hosts
 		return nil, err
 	}
 	for _, name := range names {
-		if err := b.giveKey(ctx, guests["target"], guests[name]); err != nil {
+		if err := b.giveKey(ctx, guests["target"], guests[name], nvmeKey); err != nil {
 			return nil, err
 		}
 	}
 	return guests, nil
+}
+
+// prepareNVMe loads what a target and its hosts need, and gives each host its name and a directory of keys.
+func (c *crew) prepareNVMe(ctx context.Context, hosts ...string) error {
+	if _, err := c.guests["target"].Run(ctx, "nvmet-up"); err != nil {
+		return err
+	}
+	for _, name := range hosts {
+		if _, err := c.guests[name].Run(ctx, fmt.Sprintf("modprobe nvme_core multipath=N admin_timeout=10 && modprobe "+
+			"-a nvme-rdma nvme-tcp && mkdir -p /etc/nvme /run/keys && echo %s >/etc/nvme/hostnqn && echo %s "+
+			">/etc/nvme/hostid", nvmeHostNQN(name), nvmeHostID(name))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// giveAgentsKeys brings hosts their keys, to where their agents look for them.
+func (c *crew) giveAgentsKeys(ctx context.Context, hosts ...string) error {
+	for _, name := range hosts {
+		if err := c.bed.giveKey(ctx, c.guests["target"], c.guests[name], "/run/keys/target.key"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// nvmePorts is the list of the target's ports, one of each transport, in fabric.yaml.
+func nvmePorts(transports []string) string {
+	var ports []string
+	for _, transport := range transports {
+		port := map[string]int{"rdma": nvmeRDMAPort, "tcp": nvmeTCPPort}[transport]
+		ports = append(ports, fmt.Sprintf("{transport: %s, address: %s, service: %d}", transport, addresses["target"],
+			port))
+	}
+	return "[" + strings.Join(ports, ", ") + "]"
+}
+
+// applyFabric declares what a file of fabric.yaml says.
+func (c *crew) applyFabric(ctx context.Context, text string) error {
+	_, err := c.guests["target"].Run(ctx, fmt.Sprintf("cat >/run/fabric.yaml <<'END'\n%sEND\nwait-for farlog apply -f "+
+		"/run/fabric.yaml %s", text, c.control))
+	return err
+}
+
+// awaitListed waits until the control plane has that a host is connected by a transport, a pattern of grep.
+func (c *crew) awaitListed(ctx context.Context, host, transport string) error {
+	_, err := c.guests["host"].Run(
+		ctx,
+		fmt.Sprintf("wait-for sh -c 'farlog host list %s | grep -q \"%s .*desk .*target "+
+			".*/dev/nvme.* %s \"'", c.control, host, transport),
+	)
+	return err
 }

@@ -75,13 +75,7 @@ func nvmeFabric(ctx context.Context, b *bed) (string, error) {
 // beginFabric starts the daemons and declares the namespace; the host's agent says that its key is missing, until its
 // operator brings it.
 func (c *crew) beginFabric(ctx context.Context) error {
-	host, target := c.guests["host"], c.guests["target"]
-	if _, err := target.Run(ctx, "nvmet-up"); err != nil {
-		return err
-	}
-	if _, err := host.Run(ctx, fmt.Sprintf("modprobe nvme_core multipath=N admin_timeout=10 && modprobe -a nvme-rdma "+
-		"nvme-tcp && mkdir -p /etc/nvme /run/keys && echo %s >/etc/nvme/hostnqn && echo %s >/etc/nvme/hostid",
-		nvmeHostNQN("host"), nvmeHostID("host"))); err != nil {
+	if err := c.prepareNVMe(ctx, "host"); err != nil {
 		return err
 	}
 	for _, name := range []string{"control", "target", "agent"} {
@@ -95,33 +89,17 @@ func (c *crew) beginFabric(ctx context.Context) error {
 	if err := c.part("agent").WaitText(ctx, "key file: stat /run/keys/target.key: no such file"); err != nil {
 		return fmt.Errorf("the missing key is not reported: %w: %s", err, c.part("agent").Stderr())
 	}
-	key, err := target.Run(ctx, fmt.Sprintf("farlog target nvmet key %s /run/host.key && cat /run/host.key && rm "+
-		"/run/host.key", nvmeHostNQN("host")))
-	if err != nil {
-		return err
-	}
-	_, err = host.Run(ctx, fmt.Sprintf("umask 077; cat >/run/keys/target.key <<'END'\n%sEND", key))
-	return err
+	return c.giveAgentsKeys(ctx, "host")
 }
 
 // declare applies a fabric with the namespace at these ports.
 func (c *crew) declare(ctx context.Context, transports ...string) error {
-	var ports []string
-	for _, transport := range transports {
-		port := map[string]int{"rdma": nvmeRDMAPort, "tcp": nvmeTCPPort}[transport]
-		ports = append(ports, fmt.Sprintf("{transport: %s, address: %s, service: %d}", transport, addresses["target"],
-			port))
-	}
-	_, err := c.guests["target"].Run(ctx, fmt.Sprintf(`cat >/run/fabric.yaml <<'END'
-targets:
+	return c.applyFabric(ctx, fmt.Sprintf(`targets:
 - host: target
   namespaces:
   - {name: desk, device: %s, subsystem: %s, hosts: [{nqn: %s, host: host}]}
-  ports: [%s]
-END
-wait-for farlog apply -f /run/fabric.yaml %s`, nvmeDevice, nvmeSubsystem, nvmeHostNQN("host"),
-		strings.Join(ports, ", "), c.control))
-	return err
+  ports: %s
+`, nvmeDevice, nvmeSubsystem, nvmeHostNQN("host"), nvmePorts(transports)))
 }
 
 // connected waits until the agent has connected the namespace by a transport, and gives the device.
@@ -132,12 +110,7 @@ func (c *crew) connected(ctx context.Context, transport string) (string, error) 
 	if err != nil {
 		return "", fmt.Errorf("not connected by %s: %w: %s", transport, err, c.part("agent").Stderr())
 	}
-	_, err = c.guests["host"].Run(
-		ctx,
-		fmt.Sprintf("wait-for sh -c 'farlog host list %s | grep -q \"desk .*target .*/dev/"+
-			"nvme.* %s \"'", c.control, transport),
-	)
-	return strings.TrimSpace(text), err
+	return strings.TrimSpace(text), c.awaitListed(ctx, "host", transport)
 }
 
 // lose takes the subsystem off its ports by hand: the target repairs that, and the agent connects again.

@@ -91,7 +91,7 @@ func (b *bed) rotateNVMe(ctx context.Context, target, host *vm.Guest, wrongKey s
 	if err := b.refusedNVMe(ctx, host, "true", "tcp", nvmeHostNQN("host"), wrongKey); err != nil {
 		return fmt.Errorf("the key before it: %w", err)
 	}
-	if err := b.giveKey(ctx, target, host); err != nil {
+	if err := b.giveKey(ctx, target, host, nvmeKey); err != nil {
 		return err
 	}
 	if device, err = b.connectNVMe(ctx, host, "tcp"); err != nil {
@@ -106,7 +106,7 @@ func (b *bed) rotateNVMe(ctx context.Context, target, host *vm.Guest, wrongKey s
 			one.part)); err != nil {
 			return err
 		}
-		if err := b.giveKey(ctx, target, host); err != nil {
+		if err := b.giveKey(ctx, target, host, nvmeKey); err != nil {
 			return err
 		}
 		proves := fmt.Sprintf("dmesg -C; nvme-rekey %s %s %s && wait-for sh -c 'dmesg | grep -E \"controller "+

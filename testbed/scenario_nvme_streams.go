@@ -67,16 +67,8 @@ func nvmeStreams(ctx context.Context, b *bed) (string, error) {
 
 // beginStreams starts the daemons, declares namespace and stream in one file, and brings the hosts their keys.
 func (c *crew) beginStreams(ctx context.Context) error {
-	target := c.guests["target"]
-	if _, err := target.Run(ctx, "nvmet-up"); err != nil {
+	if err := c.prepareNVMe(ctx, "host", "second"); err != nil {
 		return err
-	}
-	for _, name := range []string{"host", "second"} {
-		if _, err := c.guests[name].Run(ctx, fmt.Sprintf("modprobe nvme_core multipath=N admin_timeout=10 && modprobe "+
-			"-a nvme-rdma nvme-tcp && mkdir -p /etc/nvme /run/keys && echo %s >/etc/nvme/hostnqn && echo %s "+
-			">/etc/nvme/hostid", nvmeHostNQN(name), nvmeHostID(name))); err != nil {
-			return err
-		}
 	}
 	for _, name := range []string{"control", "target", "drain-target", "agent-host", "agent-second"} {
 		if err := c.start(ctx, name); err != nil {
@@ -86,19 +78,8 @@ func (c *crew) beginStreams(ctx context.Context) error {
 	if err := c.declareStream(ctx, "rdma", "tcp"); err != nil {
 		return err
 	}
-	for _, name := range []string{"host", "second"} {
-		key, err := target.Run(
-			ctx,
-			fmt.Sprintf("wait-for farlog target nvmet key %s /run/host.key && cat /run/host.key "+
-				"&& rm /run/host.key", nvmeHostNQN(name)),
-		)
-		if err != nil {
-			return err
-		}
-		if _, err := c.guests[name].Run(ctx, fmt.Sprintf("umask 077; cat >/run/keys/target.key <<'END'\n%sEND",
-			key)); err != nil {
-			return err
-		}
+	if err := c.giveAgentsKeys(ctx, "host", "second"); err != nil {
+		return err
 	}
 	_, err := c.guests["host"].Run(ctx, fmt.Sprintf("wait-for is-served %s %s", daemonStream, c.control))
 	return err
@@ -106,14 +87,7 @@ func (c *crew) beginStreams(ctx context.Context) error {
 
 // declareStream applies a fabric with the namespace at these ports, and the stream in it.
 func (c *crew) declareStream(ctx context.Context, transports ...string) error {
-	var ports []string
-	for _, transport := range transports {
-		port := map[string]int{"rdma": nvmeRDMAPort, "tcp": nvmeTCPPort}[transport]
-		ports = append(ports, fmt.Sprintf("{transport: %s, address: %s, service: %d}", transport, addresses["target"],
-			port))
-	}
-	_, err := c.guests["target"].Run(ctx, fmt.Sprintf(`cat >/run/fabric.yaml <<'END'
-targets:
+	return c.applyFabric(ctx, fmt.Sprintf(`targets:
 - host: target
   namespaces:
   - name: desk
@@ -121,13 +95,11 @@ targets:
     subsystem: %s
     hosts: [{nqn: %s, host: host}, {nqn: %s, host: second}]
     evict: true
-  ports: [%s]
+  ports: %s
 streams:
 - {name: %s, kind: nvmeof, size: %d}
-END
-wait-for farlog apply -f /run/fabric.yaml %s`, nvmeDevice, nvmeSubsystem, nvmeHostNQN("host"), nvmeHostNQN("second"),
-		strings.Join(ports, ", "), daemonStream, streamRing, c.control))
-	return err
+`, nvmeDevice, nvmeSubsystem, nvmeHostNQN("host"), nvmeHostNQN("second"), nvmePorts(transports), daemonStream,
+		streamRing))
 }
 
 // tradeStream appends 100,000 records by a transport, by a program that knows the stream's name alone. Each of the
@@ -140,8 +112,7 @@ func (c *crew) tradeStream(ctx context.Context, l *ledger, transport string, kil
 	}
 	// The other host may have come by tcp, which is asked for where rdma takes an emulated machine too long.
 	for host, by := range map[string]string{"host": transport, "second": "[a-z]*"} {
-		if _, err := c.guests["host"].Run(ctx, fmt.Sprintf("wait-for sh -c 'farlog host list %s | grep -q \"%s .*desk "+
-			".*target .*/dev/nvme.* %s \"'", c.control, host, by)); err != nil {
+		if err := c.awaitListed(ctx, host, by); err != nil {
 			return "", fmt.Errorf("%w: %s", err, c.part("agent-"+host).Stderr())
 		}
 	}
