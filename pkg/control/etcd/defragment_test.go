@@ -5,13 +5,14 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/farlog/farlog/pkg/internal/testenv"
 )
 
 const (
@@ -168,14 +169,8 @@ func openUntilKilled(dir string) error {
 // killAt starts an etcd on a directory and kills it at a moment; false: that had passed before anybody looked.
 func killAt(t *testing.T, dir string, isMoment, isPast func() bool) (isMet bool) {
 	t.Helper()
-	process := exec.Command(os.Args[0])
-	process.Env = append(os.Environ(), etcdDirVariable+"="+dir)
-	process.Stderr = os.Stderr
-	if err := process.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer process.Wait()
-	defer process.Process.Kill()
+	_, kill := testenv.StartChild(t, etcdDirVariable, dir)
+	defer kill()
 	for deadline := time.Now().Add(killTimeout); ; time.Sleep(100 * time.Microsecond) {
 		isOver := isPast() // before the moment is looked for: what comes between the two is no miss
 		switch {

@@ -1,21 +1,15 @@
 package etcd
 
 import (
-	"fmt"
-	"os"
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/farlog/farlog/pkg/internal/testenv"
 )
 
 func TestMain(m *testing.M) {
-	if dir := os.Getenv(etcdDirVariable); dir != "" {
-		if err := openUntilKilled(dir); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
+	testenv.ServeChild(etcdDirVariable, openUntilKilled)
 	// An etcd that finds its directory damaged leaves these behind when it refuses to start.
 	goleak.VerifyTestMain(m,
 		goleak.IgnoreAnyFunction("go.etcd.io/etcd/server/v3/storage/backend.(*backend).run"),

@@ -1,14 +1,12 @@
 package service
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"net"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"testing"
@@ -25,13 +23,7 @@ import (
 const controlDirVariable = "FARLOG_TEST_CONTROL_DIR"
 
 func TestMain(m *testing.M) {
-	if dir := os.Getenv(controlDirVariable); dir != "" {
-		if err := serveUntilKilled(dir); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
+	testenv.ServeChild(controlDirVariable, serveUntilKilled)
 	testenv.ServeMember()
 	// An etcd that finds its directory damaged leaves these behind when it refuses to start.
 	goleak.VerifyTestMain(m,
@@ -59,24 +51,14 @@ func serveUntilKilled(dir string) error {
 }
 
 // startProcess runs a control plane in a process of its own and returns once it answers.
-func startProcess(t *testing.T, dir string) (*instance, *exec.Cmd) {
+func startProcess(t *testing.T, dir string) (one *instance, kill func()) {
 	t.Helper()
-	process := exec.Command(os.Args[0])
-	process.Env = append(os.Environ(), controlDirVariable+"="+dir)
-	process.Stderr = os.Stderr
-	output, err := process.StdoutPipe()
+	output, kill := testenv.StartChild(t, controlDirVariable, dir)
+	address, err := output.ReadString('\n')
 	if err != nil {
-		t.Fatal(err)
-	}
-	if err := process.Start(); err != nil {
-		t.Fatal(err)
-	}
-	address, err := bufio.NewReader(output).ReadString('\n')
-	if err != nil {
-		process.Wait()
 		t.Fatalf("control did not start: %v", err)
 	}
-	return dialInstance(t, strings.TrimSpace(address)), process
+	return dialInstance(t, strings.TrimSpace(address)), kill
 }
 
 // TestKill_EpochsAndStreamsSurviveSIGKILL proves that whatever was answered was persisted before: a control plane is
@@ -92,7 +74,7 @@ func TestKill_EpochsAndStreamsSurviveSIGKILL(t *testing.T) {
 	count := killCount(t)
 	// more of them, and longer ones, where the machine is too slow for any grant
 	for round := 0; round < count || lastEpoch == 0 && round < count+roundsMore; round++ {
-		one, process := startProcess(t, dir)
+		one, kill := startProcess(t, dir)
 		for name, stream := range streams {
 			if got := one.status(name).Stream; got.StreamId != stream.StreamId || got.Salt != stream.Salt {
 				t.Fatalf("stream %s changed over a kill: %v, was %v", name, got, stream)
@@ -105,12 +87,11 @@ func TestKill_EpochsAndStreamsSurviveSIGKILL(t *testing.T) {
 		killed := make(chan struct{})
 		time.AfterFunc(time.Duration(random.IntN(150)+20)*time.Millisecond+time.Duration(max(0,
 			round-count+1))*time.Second, func() {
-			process.Process.Kill()
+			kill()
 			close(killed)
 		})
 		lastEpoch = grantUntilKilled(t, one, streams, lastEpoch, round)
 		<-killed
-		process.Wait()
 		one.conn.Close()
 	}
 	if lastEpoch == 0 {

@@ -4,12 +4,9 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/url"
 	"os"
-	"os/exec"
 	"strings"
-	"sync"
 	"testing"
 
 	"go.etcd.io/etcd/client/pkg/v3/transport"
@@ -30,14 +27,7 @@ type member struct {
 
 // ServeMember makes this process a member of an etcd cluster, for ever, when that is what it was started for. TestMain
 // calls it first.
-func ServeMember() {
-	text := os.Getenv(memberVariable)
-	if text == "" {
-		return
-	}
-	fmt.Fprintln(os.Stderr, serveMember(text))
-	os.Exit(1)
-}
+func ServeMember() { ServeChild(memberVariable, serveMember) }
 
 func serveMember(text string) error {
 	var m member
@@ -77,32 +67,18 @@ func StartEtcd(tb testing.TB, files identity.Files) (endpoints []string, kills [
 		members, initial, endpoints = append(members, one), append(initial, one.Name+"="+one.Peer.String()),
 			append(endpoints, one.Client.String())
 	}
-	var outputs []io.Reader
+	var outputs []*bufio.Reader
 	for _, one := range members {
 		one.Initial = strings.Join(initial, ",")
 		text, err := json.Marshal(one)
 		if err != nil {
 			tb.Fatal(err)
 		}
-		process := exec.Command(os.Args[0])
-		process.Env = append(os.Environ(), memberVariable+"="+string(text))
-		process.Stderr = os.Stderr
-		output, err := process.StdoutPipe()
-		if err == nil {
-			err = process.Start()
-		}
-		if err != nil {
-			tb.Fatal(err)
-		}
-		kill := sync.OnceFunc(func() {
-			process.Process.Kill()
-			process.Wait()
-		})
-		tb.Cleanup(kill)
+		output, kill := StartChild(tb, memberVariable, string(text))
 		outputs, kills = append(outputs, output), append(kills, kill)
 	}
 	for i, output := range outputs {
-		if line, err := bufio.NewReader(output).ReadString('\n'); line != "ready\n" {
+		if line, err := output.ReadString('\n'); line != "ready\n" {
 			tb.Fatalf("member %d did not start: %v", i, err)
 		}
 	}
