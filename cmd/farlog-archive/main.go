@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/farlog/farlog/cmd/internal/output"
 	"github.com/farlog/farlog/pkg/archive"
 	"github.com/farlog/farlog/pkg/config"
 )
@@ -41,9 +42,13 @@ func main() {
 
 // run executes one command line and returns the exit code. It is main without the process, for tests.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	root := newRootCommand(stdout, stderr)
+	out := output.New(stdout)
+	root := newRootCommand(out, stderr)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
+	if err == nil {
+		err = out.Err()
+	}
 	var usage *usageError
 	var setting *config.Error
 	switch {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/farlog/farlog/cmd/internal/output"
 	"github.com/farlog/farlog/pkg/config"
 )
 
@@ -48,10 +49,14 @@ func main() {
 
 // run executes one command line and returns the exit code. It is main without the process, for tests.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	env := &environment{stdin: stdin, stdout: stdout, stderr: stderr}
-	root := newRootCommand(env)
+	out := output.New(stdout)
+	root := newRootCommand(&environment{stdin: stdin, stdout: out, stderr: stderr})
 	root.SetArgs(args)
-	return exitCode(root.ExecuteContext(ctx), stderr)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		err = out.Err()
+	}
+	return exitCode(err, stderr)
 }
 
 // exitCode prints err as one line, mistakes in settings as one each, and maps it to the exit code.

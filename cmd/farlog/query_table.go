@@ -3,12 +3,12 @@ package main
 import (
 	"bufio"
 	"io"
-	"os"
 	"strings"
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/farlog/farlog/cmd/internal/output"
 	"github.com/farlog/farlog/pkg/query"
 )
 
@@ -41,7 +41,7 @@ func newQueryTable(out io.Writer, columns []query.Field, width int) *queryTable 
 
 // terminalColumns is how wide a terminal is; 0: it is none.
 func terminalColumns(out io.Writer) int {
-	file, isFile := out.(*os.File)
+	file, isFile := output.File(out)
 	if !isFile || !isTerminal(out) {
 		return 0
 	}

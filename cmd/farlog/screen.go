@@ -7,6 +7,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/farlog/farlog/cmd/internal/output"
 )
 
 // screenSize is in characters.
@@ -34,15 +36,15 @@ type screen struct {
 
 // openScreen takes the terminal, if it is one.
 func openScreen(env *environment) (*screen, bool) {
-	output, ok := env.stdout.(*os.File)
-	if !ok || !isTerminal(output) {
+	terminal, ok := output.File(env.stdout)
+	if !ok || !isTerminal(terminal) {
 		return nil, false
 	}
-	s := &screen{output: output, quit: make(chan struct{})}
+	s := &screen{output: terminal, quit: make(chan struct{})}
 	if input, ok := env.stdin.(*os.File); ok {
 		s.readKeys(input)
 	}
-	io.WriteString(output, screenEnter)
+	_, _ = io.WriteString(terminal, screenEnter)
 	return s, true
 }
 

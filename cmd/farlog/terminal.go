@@ -3,11 +3,13 @@ package main
 import (
 	"io"
 	"os"
+
+	"github.com/farlog/farlog/cmd/internal/output"
 )
 
 // isTerminal reports whether a person is likely to look at what is written.
 func isTerminal(w io.Writer) bool {
-	file, ok := w.(*os.File)
+	file, ok := output.File(w)
 	if !ok {
 		return false
 	}

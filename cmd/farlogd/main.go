@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/farlog/farlog/cmd/internal/output"
 	"github.com/farlog/farlog/pkg/config"
 )
 
@@ -48,9 +49,13 @@ func hideMemory() {
 
 // run executes one command line and returns the exit code. It is main without the process, for tests.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	root := newRootCommand(stdout, stderr)
+	out := output.New(stdout)
+	root := newRootCommand(out, stderr)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
+	if err == nil {
+		err = out.Err()
+	}
 	if err == nil {
 		return exitOK
 	}

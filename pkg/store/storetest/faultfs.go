@@ -122,7 +122,7 @@ func (f *FaultFS) Check(err error) error {
 
 // call counts one and gives what it fails with, and whether it is carried out.
 // the error decides, the flag adds to it
-func (f *FaultFS) call(op, name string) (err error, isDone bool) { //nolint:revive
+func (f *FaultFS) call(op, name string) (err error, isDone bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	number := len(f.calls)
