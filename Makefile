@@ -19,7 +19,7 @@ help:
 	@echo "make soak      more crashes of the adversarial memory, and runs of members, routes and merges, an hour of fuzzing: make soak CRASHES=10000000 [SEED=...]; a minute without a control plane under load; 120 kills of each Java appender"
 	@echo "make fuzz      fuzz every target for a minute: make fuzz FUZZTIME=10m"
 	@echo "make docs      the site of docs/, into build/site"
-	@echo "make release   packages, archives and jars of this commit, built twice and compared, into build/release/dist"
+	@echo "make release   packages, images, archives and jars of this commit, built twice and compared, into build/release/dist"
 	@echo "make release-test  install, upgrade and remove these packages in roots of Debian 12 and 13"
 	@echo "make generate  what is derived: the protocol's Go code, docs/reference, deploy/grafana, the core's tables"
 

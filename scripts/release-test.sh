@@ -7,6 +7,7 @@
 #   rpm                  rpm packages, by Debian's rpm
 #   java                 the deb of jars, with Debian's JDK; skipped without a JDK here that builds them
 #   systemd              units below a real systemd, in namespaces: ready, killed, hung, with credentials
+#   images               OCI images, made twice, read and unpacked by skopeo and umoci, and run as the chart says
 #   lintian              deb packages, read by lintian
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -26,7 +27,7 @@ chart() {
 [ "$*" != chart ] || { chart && exit || exit 1; }
 [ "$(id -u)" = 0 ] || { echo "release-test: not root: expected root, for roots of other systems" >&2 && exit 1; }
 parts=("$@")
-[ $# -gt 0 ] || parts=(chart debian12 debian13 rpm java systemd lintian)
+[ $# -gt 0 ] || parts=(chart debian12 debian13 rpm java systemd images lintian)
 
 # root_of SYSTEM -- print its folder; made once, by mmdebstrap. What the packages need is installed by apt in the test.
 root_of() {
@@ -104,6 +105,24 @@ boot() {
 	discard "$1" systemd
 }
 
+# images -- made in folders of two names, whose bytes are the same; and used.
+images() {
+	local log=$work/images.log made
+	scripts/setup.sh images imagetest
+	rm -rf --one-file-system "$work"/images-*
+	for made in first the-second-one; do
+		mkdir -p "$work/images-$made/dist"
+		cp "$work/packages/now"/farlog*.deb "$work/images-$made/dist"
+		scripts/release/images.sh "$work/images-$made" >"$log" 2>&1 || { tail -5 "$log" >&2 && return 1; }
+	done
+	diff -rq "$work"/images-{first,the-second-one}/dist || { say "images: two builds differ" >&2 && return 1; }
+	mkdir "$work/images-used"
+	unshare --mount --net --pid --ipc --fork --kill-child --mount-proc bash scripts/release/imaged.sh \
+		"$work/images-first/dist" "$work/images-used" "$work/packages/versitygw" >"$log" 2>&1 ||
+		{ tail -25 "$log" >&2 && say "images FAILED: $log" >&2 && return 1; }
+	say "images: $(tail -1 "$log")"
+}
+
 scripts/setup.sh build ctest vm
 mkdir -p "$work/packages"
 jars=yes
@@ -124,8 +143,9 @@ for part in "${parts[@]}"; do
 	debian12 | debian13) inside "$part" deb || failed=1 ;;
 	java) [ "$jars" = yes ] && { inside debian13 java || failed=1; } || say "java: skipped: no JDK 22 or later" ;;
 	rpm | lintian) inside debian13 "$part" || failed=1 ;;
+	images) images || failed=1 ;;
 	systemd) boot debian12 || failed=1; boot debian13 || failed=1 ;;
-	*) say "unknown part \"$part\": expected chart, debian12, debian13, rpm, java, systemd or lintian" >&2 && exit 2 ;;
+	*) say "unknown part \"$part\": expected one of those above" >&2 && exit 2 ;;
 	esac
 done
 exit "$failed"

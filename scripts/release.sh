@@ -26,7 +26,7 @@ mkdir -p "$release"
 build() {
 	mkdir -p "$1"
 	git archive "$commit" | tar -x -C "$1"
-	"$1/scripts/release/build.sh" "$1/build/out" >"$1.log" 2>&1 ||
+	{ "$1/scripts/release/build.sh" "$1/build/out" && "$1/scripts/release/images.sh" "$1/build/out"; } >"$1.log" 2>&1 ||
 		{ tail -30 "$1.log" >&2 && die "build failed: $1.log"; }
 }
 

@@ -8,6 +8,8 @@
 #   net     what the tests with network namespaces need: ip and nft; without root they are skipped, and nothing is
 #           installed
 #   vm      what testbed/ needs: QEMU, and mmdebstrap for the guests' root
+#   images  mmdebstrap, by which scripts/release/images.sh gets Debian's packages
+#   imagetest  skopeo and umoci, which read and unpack the images, and what their test uses: jq and curl
 #   prometheus  prometheus and promtool, of which the tests of metrics start their own: unpacked into build/prometheus,
 #               no service is installed
 #   chrony  chronyd and chronyc, which the test of the clock's offset asks: unpacked into build/chrony
@@ -173,9 +175,13 @@ check_moto() {
 check_vm() {
 	[ "$(uname -m)" = x86_64 ] || die "$(uname -m): the testbed's guests are x86_64; expected such a machine"
 	need qemu-system-x86_64 qemu-system-x86
-	need mmdebstrap mmdebstrap
 	need mkfs.ext4 e2fsprogs
 	need unshare util-linux mount
+	check_images
+}
+
+check_images() {
+	need mmdebstrap mmdebstrap
 	need_file '/usr/share/keyrings/debian-archive-keyring.gpg' debian-archive-keyring
 }
 
@@ -211,6 +217,8 @@ for part in "$@"; do
 	prometheus) check_prometheus ;;
 	chrony) check_chrony ;;
 	vm) refresh_lists && check_vm ;;
+	images) refresh_lists && check_images ;;
+	imagetest) refresh_lists && need skopeo skopeo && need umoci umoci && need jq jq && need curl curl ;;
 	model) need spin spin ;;
 	strace) need strace strace ;;
 	static) need clang-tidy clang-tidy ;;
