@@ -34,8 +34,8 @@ func bothHosts() []*api.NamespaceHost {
 	return []*api.NamespaceHost{{Nqn: tradingNQN, Host: "trading1"}, {Nqn: standbyNQN, Host: "trading2"}}
 }
 
-// grantedTo has a ring that trading1 was granted with an epoch, and may be opening. The target knows the ring from before
-// its first grant.
+// grantedTo has a ring that trading1 was granted with an epoch, and may be opening. The target knows the ring since
+// before its first grant.
 func grantedTo(t *testing.T, epoch uint32) (one *Target, device string) {
 	t.Helper()
 	one, device = exporting(t)
@@ -153,8 +153,8 @@ func TestNamespaced_FenceNeverGoesDown(t *testing.T) {
 	}
 }
 
-// Where no ledger is left, or it cannot be read, each host that the namespace declares counts, and the unknown ones that
-// it declares no more: also where the host that is let in is the only one declared.
+// Where no ledger is left, or it cannot be read, each host that the namespace declares counts, and the unknown ones
+// that it declares no more: also where the host that is let in is the only one declared.
 func TestNamespaced_UnreadableLedgerIsNotNobody(t *testing.T) {
 	standby := []*api.NamespaceHost{{Nqn: standbyNQN, Host: "trading2"}}
 	damage := map[string]func(path string) error{
