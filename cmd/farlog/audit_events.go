@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farlog/farlog/pkg/control/pattern"
+	"github.com/farlog/farlog/pkg/record"
 	"github.com/farlog/farlog/pkg/store"
 )
 
@@ -105,7 +106,7 @@ func runAudit(env *environment, dir string, options auditOptions) error {
 		return err
 	}
 	defer reader.Close()
-	if base := reader.Base(); base.HasRemovedTime(uint64(max(options.since.UnixNano(), 0))) {
+	if base := reader.Base(); base.HasRemovedTime(record.TimestampOf(options.since)) {
 		env.noteRemoved(base)
 	}
 	table := env.newTable()

@@ -15,6 +15,7 @@ import (
 	"github.com/farlog/farlog/pkg/config"
 	"github.com/farlog/farlog/pkg/control/pattern"
 	"github.com/farlog/farlog/pkg/query"
+	"github.com/farlog/farlog/pkg/record"
 	"github.com/farlog/farlog/pkg/store"
 )
 
@@ -160,38 +161,38 @@ func (o *queryOptions) completeFields(stores int) (err error) {
 	return nil
 }
 
-// queryWindow is the time from --from to --to. Records have times from 1970 until 2262: a time outside of that is the
-// first or the last that there is.
-func queryWindow(from, to string, now time.Time) (w store.Window, err error) {
+// queryWindow is the time from --from to --to.
+func queryWindow(from, to string, now time.Time) (store.Window, error) {
 	first, err := queryTime("--from", from, now)
 	if err != nil {
-		return w, err
+		return store.Window{}, err
 	}
 	end, err := queryTime("--to", to, now)
 	if err != nil {
-		return w, err
+		return store.Window{}, err
 	}
-	if from != "" && to != "" && !first.Before(end) {
-		return w, usageErrorf("--from %q --to %q: expected the first to be earlier", from, to)
-	}
-	if last := time.Unix(0, math.MaxInt64); to != "" && !end.After(last) {
-		w.To = clampedNS(end)
-	}
-	if from != "" {
-		w.From = clampedNS(first)
-	}
-	return w, nil
+	return windowOf(timeBound{from, first}, timeBound{to, end})
 }
 
-// clampedNS is a time in nanoseconds since 1970: at least 1, for 0 is none.
-func clampedNS(at time.Time) uint64 {
-	switch {
-	case at.After(time.Unix(0, math.MaxInt64)):
-		return math.MaxInt64
-	case at.Before(time.Unix(0, 1)):
-		return 1
+// timeBound is what --from or --to says; the text is empty where it is not given.
+type timeBound struct {
+	text string
+	at   time.Time
+}
+
+// windowOf is the time from one bound to another. A time outside of those that records can have is the first or the
+// last that there is.
+func windowOf(from, to timeBound) (w store.Window, err error) {
+	if from.text != "" && to.text != "" && !from.at.Before(to.at) {
+		return w, usageErrorf("--from %q --to %q: expected the first to be earlier", from.text, to.text)
 	}
-	return uint64(at.UnixNano())
+	if last := time.Unix(0, math.MaxInt64); to.text != "" && !to.at.After(last) {
+		w.To = max(record.TimestampOf(to.at), 1) // 0 is none
+	}
+	if from.text != "" {
+		w.From = max(record.TimestampOf(from.at), 1)
+	}
+	return w, nil
 }
 
 // queryTime is the zero time when there is no text.

@@ -118,6 +118,8 @@ func TestAudit_SaysWhatWasRemoved(t *testing.T) {
 		{nil, true},
 		{[]string{"--from", last}, true},
 		{[]string{"--from", first}, false},
+		{[]string{"--from", "2300-01-01T00:00:00Z"}, false},
+		{[]string{"--from", "9999-12-31T23:59:59Z"}, false},
 		{[]string{"--output", "json"}, true},
 	} {
 		text, talk, code := runFarlog(t, append([]string{"audit", dir}, test.arguments...)...)

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/farlog/farlog/pkg/store"
 )
 
 const (
@@ -42,7 +44,8 @@ func newReplayCommand(env *environment) *cobra.Command {
 at the time after the first one that its timestamp says, divided by the speed. It needs no daemon.
 
 T is an RFC 3339 time, nanoseconds since 1970, or relative: -15m is a quarter of an hour ago, +15m a quarter of an
-hour after the first record of the stream. --from is included, --to is not.
+hour after the first record of the stream. --from is included, --to is not. Where the clock was set back in between,
+all records of that time are written, in the order of the stream.
 
 With --format lines each payload is followed by a newline; length-prefixed puts 4 bytes of little-endian length in
 front of each, for payloads that hold newlines. Both are what farlog append reads.
@@ -165,7 +168,7 @@ type replay struct {
 	options replayOptions
 
 	noted       map[string]uint64 // by stream: the segment that it was said to begin at
-	from, to    time.Time         // zero = no bound
+	window      store.Window
 	began       time.Time
 	first, last time.Time // of the records written
 	count       uint64
@@ -185,21 +188,20 @@ func (r *replay) seek() error {
 			return err
 		}
 	}
-	now, err := time.Now(), error(nil)
-	if r.from, err = parseReplayTime(r.options.from, now, first); err != nil {
+	now := time.Now()
+	from, err := parseReplayTime(r.options.from, now, first)
+	if err != nil {
 		return err
 	}
-	if r.to, err = parseReplayTime(r.options.to, now, first); err != nil {
+	to, err := parseReplayTime(r.options.to, now, first)
+	if err != nil {
 		return err
 	}
-	if !r.from.IsZero() && !r.to.IsZero() && !r.from.Before(r.to) {
-		return usageErrorf("--from %s --to %s: expected the first to be earlier", recordTimeText(r.from),
-			recordTimeText(r.to))
+	r.window, err = windowOf(timeBound{r.options.from, from}, timeBound{r.options.to, to})
+	if err != nil || r.window == (store.Window{}) {
+		return err
 	}
-	if r.from.IsZero() {
-		return nil
-	}
-	return r.reader.SeekTime(r.from)
+	return r.reader.SeekWindow(r.window)
 }
 
 // noteRemoved names the streams of which records were removed that may have been in the time asked for. Of one that it
@@ -209,12 +211,8 @@ func (r *replay) noteRemoved(env *environment) error {
 	if err != nil {
 		return err
 	}
-	from := uint64(0)
-	if !r.from.IsZero() {
-		from = uint64(max(r.from.UnixNano(), 0))
-	}
 	for _, base := range bases {
-		if base.HasRemovedTime(from) && r.noted[base.Stream] != base.Segment {
+		if base.HasRemovedTime(r.window.From) && r.noted[base.Stream] != base.Segment {
 			env.noteRemoved(base)
 			r.noted[base.Stream] = base.Segment
 		}
@@ -231,8 +229,15 @@ func (r *replay) run() error {
 		if err != nil {
 			return err
 		}
-		if !r.to.IsZero() && !item.at.Before(r.to) {
-			return nil
+		ts := item.timestamp()
+		if r.options.isMerged && r.window.To != 0 && ts >= r.window.To {
+			return nil // times of the order do not go back
+		}
+		if !r.window.Has(ts) {
+			if err := r.ctx.Err(); err != nil {
+				return err
+			}
+			continue
 		}
 		if err := r.pace(item.at); err != nil {
 			return err

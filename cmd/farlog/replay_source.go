@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"math"
 	"time"
 	"unicode/utf8"
 
@@ -18,10 +19,19 @@ type replayed struct {
 	merged *merge.Item // nil: of one stream
 }
 
+// timestamp is at, as records have it.
+func (r *replayed) timestamp() uint64 {
+	if r.merged != nil {
+		return r.merged.Entry.OrderNS
+	}
+	return r.TimestampNS
+}
+
 // replayReader is a stream, or all of them in one order. Next gives io.EOF at the present end.
 type replayReader interface {
 	Next() (replayed, error)
-	SeekTime(time.Time) error
+	// SeekWindow goes to the first record of a window. Records that are near it may come too.
+	SeekWindow(store.Window) error
 	SeekStart() error
 	// Bases are those of the streams that have one.
 	Bases() ([]*store.Base, error)
@@ -34,20 +44,31 @@ func openReplayed(s *store.Store, options replayOptions) (replayReader, error) {
 		return &mergedReplay{reader, s}, err
 	}
 	reader, err := s.OpenReader(options.stream, store.ReaderOptions{})
-	return streamReplay{reader, options.stream}, err
+	return &streamReplay{reader, s, options.stream}, err
 }
 
 type streamReplay struct {
 	*store.Reader
+	store  *store.Store
 	stream string
 }
 
-func (r streamReplay) Next() (replayed, error) {
+func (r *streamReplay) SeekWindow(w store.Window) error {
+	reader, err := r.store.OpenReader(r.stream, store.ReaderOptions{Window: w})
+	if err != nil {
+		return err
+	}
+	before := r.Reader
+	r.Reader = reader
+	return before.Close()
+}
+
+func (r *streamReplay) Next() (replayed, error) {
 	item, err := r.Reader.Next()
 	return replayed{Item: item, at: item.Time(), stream: r.stream}, err
 }
 
-func (r streamReplay) Bases() ([]*store.Base, error) {
+func (r *streamReplay) Bases() ([]*store.Base, error) {
 	if base := r.Base(); base != nil {
 		return []*store.Base{base}, nil
 	}
@@ -71,6 +92,10 @@ func (r *mergedReplay) Next() (replayed, error) {
 		}
 		return replayed{Item: item.Record, at: item.OrderTime(), stream: item.Stream, merged: &item}, nil
 	}
+}
+
+func (r *mergedReplay) SeekWindow(w store.Window) error {
+	return r.SeekTime(time.Unix(0, int64(min(w.From, math.MaxInt64))))
 }
 
 func (r *mergedReplay) SeekStart() error {

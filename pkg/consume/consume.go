@@ -181,7 +181,7 @@ func (c *Consumer) start() error {
 		c.place, c.nextLSN, c.isPlace, c.isNext = before(c.config.Place), c.config.Place.LSN, true, true
 		return c.openHistory(c.config.Place)
 	case StartTime:
-		c.since = uint64(max(c.config.Time.UnixNano(), 0))
+		c.since = record.TimestampOf(c.config.Time)
 		return c.openHistory(store.Place{})
 	}
 	if c.config.RingURI == "" {

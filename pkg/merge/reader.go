@@ -7,6 +7,7 @@ import (
 	"path"
 	"time"
 
+	"github.com/farlog/farlog/pkg/record"
 	"github.com/farlog/farlog/pkg/store"
 )
 
@@ -164,7 +165,7 @@ func (r *Reader) SeekTime(t time.Time) error {
 		if err != nil {
 			return err
 		}
-		if entry.OrderNS >= uint64(max(t.UnixNano(), 0)) {
+		if entry.OrderNS >= record.TimestampOf(t) {
 			r.held = &entry
 			return nil
 		}

@@ -37,7 +37,7 @@ func (f *gapFinder) seeGap(row *Row) {
 		one.First = gap.String()
 	}
 	if err == nil && !gap.IsRefused {
-		if f.window.Meets(uint64(gap.FromTime.UnixNano()), uint64(gap.ToTime.UnixNano())) {
+		if f.window.Meets(record.TimestampOf(gap.FromTime), record.TimestampOf(gap.ToTime)) {
 			f.found.add(one)
 		}
 		return

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"math"
 	"time"
 )
 
@@ -156,6 +157,17 @@ func (h Header) StoredLen(align uint32) uint64 {
 
 // Time is the record's timestamp in UTC.
 func (h Header) Time() time.Time { return time.Unix(0, int64(h.TimestampNS)).UTC() }
+
+// TimestampOf is a time as records have it: from 1970 until 2262. A time outside of that is the first or the last one.
+func TimestampOf(t time.Time) uint64 {
+	switch {
+	case t.After(time.Unix(0, math.MaxInt64)):
+		return math.MaxInt64
+	case t.Before(time.Unix(0, 0)):
+		return 0
+	}
+	return uint64(t.UnixNano())
+}
 
 // Extent is the number of ring bytes of a record with a key and a payload of these lengths.
 func Extent(align uint32, keyLen, payloadLen int) uint64 {

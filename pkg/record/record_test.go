@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 )
@@ -435,4 +437,21 @@ func ExampleDecode() {
 	rec, err := Decode(raw, id)
 	fmt.Println(string(rec.Key), string(rec.Payload), len(rec.Raw), err)
 	// Output: ORD-1 buy 100 128 <nil>
+}
+
+// A time that no record can have is the first or the last that one has, and never that of another record.
+func TestTimestampOf_TimesOutsideOfThoseOfRecords(t *testing.T) {
+	for text, want := range map[string]uint64{
+		"0001-01-01T00:00:00Z": 0, "1650-01-01T00:00:00Z": 0, "1970-01-01T00:00:00Z": 0, "1970-01-01T00:00:01Z": 1e9,
+		"2262-04-11T23:47:16Z": 9223372036000000000, "2262-04-11T23:47:17Z": math.MaxInt64,
+		"2300-01-01T00:00:00Z": math.MaxInt64, "9999-12-31T23:59:59Z": math.MaxInt64,
+	} {
+		at, err := time.Parse(time.RFC3339, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := TimestampOf(at); got != want {
+			t.Errorf("%s is %d, want %d", text, got, want)
+		}
+	}
 }

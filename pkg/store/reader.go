@@ -218,7 +218,7 @@ func (r *Reader) SeekLSN(lsn uint64) error {
 // SeekTime goes to the first record with a timestamp at or after t. Where the clock was set back, to the first place
 // that reaches t.
 func (r *Reader) SeekTime(t time.Time) error {
-	ts := uint64(max(t.UnixNano(), 0))
+	ts := record.TimestampOf(t)
 	first := 0
 	for first < len(r.segments)-1 && r.segments[first+1].header.FirstTS < ts {
 		first++
