@@ -146,11 +146,11 @@ func (r *Reader) loadMarks() error {
 		if !isLast && h.PrevEpoch != 0 && r.segments[i+1].header.PrevEpoch == h.PrevEpoch {
 			continue
 		}
-		x, err := r.index(i)
+		marks, err := r.marksOf(i)
 		if err != nil {
 			return err
 		}
-		for _, m := range x.marks {
+		for _, m := range marks {
 			r.addMark(i, m)
 		}
 	}

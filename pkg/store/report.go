@@ -45,6 +45,8 @@ type StreamReport struct {
 	MovedTails  []string `json:"moved_tails,omitempty"` // files with the bytes of former tails
 	// RemovedAnchors counts those of points before the base: nothing is left to compare them with.
 	RemovedAnchors int `json:"removed_anchors,omitempty"`
+	// CutSegments counts those of which an excerpt has no records.
+	CutSegments int `json:"cut_segments,omitempty"`
 	// Keys say which keys signed the segments' headers, each from its first segment on.
 	Keys    []KeyReport `json:"keys,omitempty"`
 	Base    *Base       `json:"base,omitempty"` // what was removed before the first segment

@@ -22,6 +22,7 @@ type VerifyOptions struct {
 	PublicKeys []ed25519.PublicKey
 	Anchors    []Anchor // kept elsewhere: a store that is behind one of them, or other, fails
 	Progress   func(VerifyProgress)
+	IsExcerpt  bool // the store is an excerpt: of sealed segments the records may be left out
 }
 
 // VerifyProgress is told after every few megabytes.
@@ -141,6 +142,8 @@ type verifier struct {
 	lastWalk walked
 	sealed   uint64 // the last segment with a manifest
 	anchors  anchorCheck
+	// cutGeneration is that of the last segment of which an excerpt has no records; 0: none.
+	cutGeneration uint64
 
 	headerKey, manifestKey, baseKey uint64 // numbers of the keys of the last signature of each kind
 }
@@ -236,6 +239,9 @@ func (v *verifier) segment(i int) error {
 	f := v.begun[i]
 	if err := v.checkPlace(i); err != nil {
 		return err
+	}
+	if v.isCut(f) {
+		return v.cutSegment(f)
 	}
 	digest, err := v.walk(f)
 	if err != nil {
@@ -444,7 +450,7 @@ func (v *verifier) rewind(at found, first record.Record, offset int64) error {
 			return err
 		}
 	}
-	if !isFound && (isAnyBefore || !v.isBeforeBase(at, first)) {
+	if !isFound && !v.isInCut(at.header.Generation) && (isAnyBefore || !v.isBeforeBase(at, first)) {
 		return fail(at.name, first.LSN, offset,
 			"epoch %d goes back to lsn %d with seq %d, where no record with that seq begins",
 			first.Epoch, first.LSN, first.Seq)
@@ -472,26 +478,5 @@ func (v *verifier) countDuplicate(file io.ReaderAt, w walked) {
 	}
 	if rec.Epoch < w.chain.Epoch || rec.Epoch == w.chain.Epoch && rec.LSN < w.chain.LSN {
 		v.report.Duplicates++
-	}
-}
-
-// checkBehind: nothing but zeros lies behind the records of a sealed segment that was not cut yet.
-func (v *verifier) checkBehind(file File, f found, end int64) error {
-	buf := make([]byte, 64<<10)
-	for {
-		n, err := file.ReadAt(buf, end)
-		for i, b := range buf[:n] {
-			if b != 0 {
-				return fail(f.name, v.lastWalk.chain.LSN, end+int64(i),
-					"byte %#02x behind the last record, expected zero", b)
-			}
-		}
-		end += int64(n)
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return wrap("read", f.name, err)
-		}
 	}
 }

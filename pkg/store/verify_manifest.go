@@ -3,7 +3,9 @@ package store
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io"
 	"time"
 )
 
@@ -67,4 +69,25 @@ func firstDifference(got, want Manifest) string {
 		}
 	}
 	return ""
+}
+
+// checkBehind: nothing but zeros lies behind the records of a sealed segment that was not cut yet.
+func (v *verifier) checkBehind(file File, f found, end int64) error {
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := file.ReadAt(buf, end)
+		for i, b := range buf[:n] {
+			if b != 0 {
+				return fail(f.name, v.lastWalk.chain.LSN, end+int64(i),
+					"byte %#02x behind the last record, expected zero", b)
+			}
+		}
+		end += int64(n)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return wrap("read", f.name, err)
+		}
+	}
 }
