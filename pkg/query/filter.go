@@ -24,6 +24,7 @@ const (
 type Filter struct {
 	text    string
 	program cel.Program
+	names   map[string]bool // that it refers to
 }
 
 // FilterError says what is wrong with an expression, and where.
@@ -123,11 +124,18 @@ func NewFilter(text string) (*Filter, error) {
 	if err != nil {
 		return nil, &FilterError{Text: text, Line: 1, Column: 1, Reason: err.Error()}
 	}
-	return &Filter{text, program}, nil
+	names := map[string]bool{}
+	for _, reference := range ast.NativeRep().ReferenceMap() {
+		names[reference.Name] = true
+	}
+	return &Filter{text, program, names}, nil
 }
 
-// matches evaluates the expression. What cannot be evaluated is an error, and never a record that is left out.
-func (f *Filter) matches(ctx context.Context, row *Row) (bool, error) {
+// Uses reports whether the expression asks for a field of a record.
+func (f *Filter) Uses(name string) bool { return f.names[name] }
+
+// Matches evaluates the expression. What cannot be evaluated is an error, and never a record that is left out.
+func (f *Filter) Matches(ctx context.Context, row *Row) (bool, error) {
 	value, _, err := f.program.ContextEval(ctx, (*activation)(row))
 	if err == nil {
 		if isMatch, isBool := value.Value().(bool); isBool {

@@ -84,7 +84,7 @@ func expectMatch(t *testing.T, row *Row, expression string, want bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := filter.matches(t.Context(), row); err != nil || got != want {
+	if got, err := filter.Matches(t.Context(), row); err != nil || got != want {
 		t.Errorf("%s: %v, %v, expected %v", expression, got, err, want)
 	}
 }
@@ -104,7 +104,7 @@ func TestFilter_FailsRatherThanLeavesOut(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := filter.matches(t.Context(), long); err == nil || !strings.Contains(err.Error(), want) {
+		if got, err := filter.Matches(t.Context(), long); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, %v, expected %q", expression, got, err, want)
 		}
 	}
@@ -115,7 +115,7 @@ func TestFilter_FailsRatherThanLeavesOut(t *testing.T) {
 				t.Fatal(err)
 			}
 			row := rowOf(8, "A1", message)
-			if got, err := filter.matches(t.Context(), row); err == nil || !strings.Contains(err.Error(), "8=FIX") {
+			if got, err := filter.Matches(t.Context(), row); err == nil || !strings.Contains(err.Error(), "8=FIX") {
 				t.Errorf("%s of the malformed %q: %v, %v, expected an error", expression, message, got, err)
 			}
 		}
@@ -128,7 +128,7 @@ func TestFilter_FailsRatherThanLeavesOut(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := filter.matches(ctx, long); !errors.Is(err, context.Canceled) {
+	if _, err := filter.Matches(ctx, long); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, expected that it ends", err)
 	}
 }

@@ -27,14 +27,18 @@ type parquetEncoder struct {
 }
 
 func newParquetEncoder(out *bufio.Writer, list []Field) *parquetEncoder {
-	e := &parquetEncoder{out: out, columns: slices.Clone(list)}
-	slices.SortFunc(e.columns, func(a, b Field) int { return cmp.Compare(a.Name, b.Name) })
+	e := &parquetEncoder{out: out, columns: parquetColumns(list)}
 	group := parquet.Group{}
 	for _, f := range list {
 		group[f.Name] = parquet.Compressed(f.node(), &parquet.Zstd)
 	}
 	e.writer = parquet.NewWriter(out, parquet.NewSchema("farlog", group))
 	return e
+}
+
+// parquetColumns are fields in the order of a file.
+func parquetColumns(list []Field) []Field {
+	return slices.SortedFunc(slices.Values(list), func(a, b Field) int { return cmp.Compare(a.Name, b.Name) })
 }
 
 // node is the type of a column.

@@ -26,6 +26,9 @@ type Request struct {
 	IsMerged  bool     // in one order by time, that of each stream kept; else stream by stream
 	Limit     uint64   // of rows; 0 = none
 	ReadLimit int64    // of bytes that may be read; 0 = none
+	// Observe is given each record that is read, in the order of its stream, farlog's own and those that are not wanted
+	// too.
+	Observe func(*Row) error
 }
 
 // Row is a record that was found. Its bytes are good until the next one.
@@ -210,5 +213,5 @@ func (q *Query) isWanted(ctx context.Context, row *Row) (bool, error) {
 	if r.Filter == nil {
 		return true, nil
 	}
-	return r.Filter.matches(ctx, row)
+	return r.Filter.Matches(ctx, row)
 }

@@ -75,6 +75,16 @@ func selectStreams(stores []*store.Store, patterns []string) (list []selected, e
 	return list, nil
 }
 
+// Streams gives the names of the streams of a store that one of the patterns matches; without patterns all. Errors:
+// *NoStreamError, or of the file system.
+func Streams(one *store.Store, patterns []string) (names []string, err error) {
+	list, err := selectStreams([]*store.Store{one}, patterns)
+	for _, s := range list {
+		names = append(names, s.stream)
+	}
+	return names, err
+}
+
 // source gives the rows of one stream.
 type source struct {
 	query  *Query
@@ -119,6 +129,11 @@ func (s *source) next(ctx context.Context, look func(Progress)) (*Row, error) {
 		}
 		s.row.Item = item
 		s.gaps.see(&s.row)
+		if observe := s.query.request.Observe; observe != nil {
+			if err := observe(&s.row); err != nil {
+				return nil, err
+			}
+		}
 		if item.Flags.IsControl() || !s.query.request.Window.Has(item.TimestampNS) {
 			continue
 		}
