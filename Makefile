@@ -13,7 +13,7 @@ help:
 	@echo "make testbed   virtual machines with SoftRoCE and persistent memory: make testbed [SCENARIO=name] [SEED=...] (under 25 minutes)"
 	@echo "make model     the protocol of members in a model checker, and its mutants (make testbed runs it beside the machines)"
 	@echo "make testbed-shell  a shell in such a machine"
-	@echo "make build     bin/farlog, bin/farlogd and bin/farlog-archive"
+	@echo "make build     bin/farlog, farlogd, farlog-archive and farlog-verify"
 	@echo "make bench     measure against floors; writes build/bench.json"
 	@echo "make bench-java  the Java client and Log4j appender against C, files and neighbours; writes build/bench-java.json"
 	@echo "make soak      more crashes of the adversarial memory, and runs of members, routes and merges, an hour of fuzzing: make soak CRASHES=10000000 [SEED=...]; a minute without a control plane under load; 120 kills of each Java appender"
@@ -74,6 +74,7 @@ generate:
 	@FARLOG_CONFIG= go run ./cmd/farlog reference >build/reference && mv build/reference docs/reference/farlog.md
 	@FARLOG_CONFIG= go run ./cmd/farlogd reference >build/reference && mv build/reference docs/reference/farlogd.md
 	@go run ./cmd/farlog-archive reference >build/reference && mv build/reference docs/reference/farlog-archive.md
+	@go run ./cmd/farlog-verify reference >build/reference && mv build/reference docs/reference/farlog-verify.md
 
 docs:
 	@scripts/docs.sh

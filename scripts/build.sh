@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# build.sh [DIR [daemons]] -- bin/farlog, bin/farlogd and bin/farlog-archive, or those of another folder, from nothing
-# but Go and a C compiler. They are position-independent; how the C core in the first two is hardened stands in
-# rdma/src/*/core.go. The third has no C in it; with "daemons" it is left out.
+# build.sh [DIR [daemons]] -- bin/farlog, farlogd, farlog-archive and farlog-verify, or those of another folder, from
+# nothing but Go and a C compiler. They are position-independent; how the C core in the first two is hardened stands in
+# rdma/src/*/core.go. The others have no C in them; with "daemons" they are left out.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,4 +12,6 @@ mkdir -p "$bin" build
 version=$(scripts/version.sh)
 linked="-X github.com/farlog/farlog/cmd/internal/version.linked=$version"
 CGO_ENABLED=1 go build -buildmode=pie -ldflags "$linked" -o "$bin/" ./cmd/farlog ./cmd/farlogd
-[ "${2:-}" = daemons ] || CGO_ENABLED=0 go build -buildmode=pie -ldflags "$linked" -o "$bin/" ./cmd/farlog-archive
+[ "${2:-}" = daemons ] && exit
+CGO_ENABLED=0 go build -buildmode=pie -ldflags "$linked" -o "$bin/" ./cmd/farlog-archive
+CGO_ENABLED=0 go build -ldflags "$linked" -o "$bin/" ./cmd/farlog-verify # static: it runs on any Linux

@@ -16,6 +16,7 @@ import (
 	"github.com/farlog/farlog/cmd/internal/output"
 	"github.com/farlog/farlog/pkg/archive"
 	"github.com/farlog/farlog/pkg/config"
+	"github.com/farlog/farlog/pkg/export"
 )
 
 const (
@@ -63,7 +64,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return exitUsage
 	}
 	fmt.Fprintf(stderr, "farlog-archive: %s\n", strings.Join(strings.Fields(err.Error()), " "))
-	if errors.As(err, &usage) || errors.Is(err, archive.ErrInvalid) {
+	if errors.As(err, &usage) || errors.Is(err, archive.ErrInvalid) || errors.Is(err, export.ErrInvalid) {
 		return exitUsage
 	}
 	if errors.Is(err, archive.ErrNotProved) && !errors.Is(err, archive.ErrRefused) {

@@ -82,8 +82,17 @@ func newRootCommand(stdout, stderr io.Writer) *cobra.Command {
 		return settings.Load(cmp.Or(*file, os.Getenv(configVariable)), os.LookupEnv)
 	}
 	root.AddCommand(
-		newHoldCommand(env), newProbeCommand(env), newRestoreCommand(env), newRetentionCommand(env), newRunCommand(env),
-		newServeFilesCommand(env), newStatusCommand(env), newVerifyCommand(env),
+		newExportCommand(
+			env,
+		),
+		newHoldCommand(env),
+		newProbeCommand(env),
+		newRestoreCommand(env),
+		newRetentionCommand(env),
+		newRunCommand(env),
+		newServeFilesCommand(env),
+		newStatusCommand(env),
+		newVerifyCommand(env),
 		reference.NewCommand(stdout),
 	)
 	return root

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -19,17 +20,30 @@ func newServeFilesCommand(env *environment) *cobra.Command {
 		Args: exactArgs(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return archivefs.Serve(os.Stdin, os.Stdout, func() (store.FS, string, error) {
-				bucket, err := env.open()
+				location, err := env.location()
 				if err != nil {
 					return nil, "", err
 				}
-				view, err := archive.NewView(cmd.Context(), bucket)
+				view, err := env.view(cmd.Context(), location)
 				if err != nil {
 					return nil, "", err
 				}
-				view.ListMissing()
 				return view, view.Dir(), nil
 			})
 		},
 	}
+}
+
+// view is an archive as a file system, for readers.
+func (e *environment) view(ctx context.Context, location archive.Location) (*archive.View, error) {
+	bucket, err := archive.Open(archive.Options{Location: location, CallTimeout: e.callTimeout})
+	if err != nil {
+		return nil, err
+	}
+	view, err := archive.NewView(ctx, bucket)
+	if err != nil {
+		return nil, err
+	}
+	view.ListMissing()
+	return view, nil
 }

@@ -8,7 +8,7 @@ umask 022
 cd "$(dirname "$0")/../.."
 
 # Each is cmd/NAME, docs/reference/NAME.md and deploy/packages/NAME.yaml.
-programs=(farlog farlogd farlog-archive)
+programs=(farlog farlogd farlog-archive farlog-verify)
 libraries=(libfarlog0 libfarlog-dev)
 [ "${FARLOG_RELEASE_JAVA:-}" = no ] || libraries+=(libfarlog-java)
 
@@ -34,9 +34,11 @@ tool() {
 }
 
 build_programs() {
-	local program shell
+	local program shell build
 	for program in "${programs[@]}"; do
-		go build -buildmode=pie -o "$stage/bin/" -ldflags \
+		build=(go build -buildmode=pie)
+		[ "$program" != farlog-verify ] || build=(env CGO_ENABLED=0 go build) # static: it runs on any Linux
+		"${build[@]}" -o "$stage/bin/" -ldflags \
 			"-s -w -X github.com/farlog/farlog/cmd/internal/version.linked=$VERSION" "./cmd/$program"
 		{
 			printf '%% %s 1\n\n# NAME\n\n%s - %s\n\n# COMMANDS\n' "$program" "$program" \

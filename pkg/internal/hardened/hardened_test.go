@@ -1,6 +1,7 @@
 package hardened_test
 
 import (
+	"debug/elf"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,6 +27,20 @@ func TestCheck_ProgramsAsShipped(t *testing.T) {
 		for _, lack := range lacks {
 			t.Errorf("%s lacks %s", name, lack)
 		}
+	}
+}
+
+// An auditor's machine has none of our libraries, nor perhaps a C library.
+func TestVerify_IsStatic(t *testing.T) {
+	testenv.SkipWhenShort(t)
+	file, err := elf.Open(testenv.Program(t, "farlog-verify"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	libraries, err := file.ImportedLibraries()
+	if err != nil || len(libraries) > 0 || file.Section(".interp") != nil {
+		t.Errorf("libraries %q, %v: expected a static program", libraries, err)
 	}
 }
 

@@ -122,6 +122,7 @@ func TestRead_ArchiveAsAStore(t *testing.T) {
 			t.Errorf("%s: exit code %d, %s; %d bytes, expected %d", name, code, talk, len(got), len(want))
 		}
 	}
+	r.expectSameExport()
 	if _, talk, code := r.run("dump", r.url()+"/none"); code != 1 || !strings.Contains(talk, "not an archive") {
 		t.Errorf("no archive: exit code %d: %s", code, talk)
 	}
@@ -135,6 +136,7 @@ func TestRead_ArchiveAsAStore(t *testing.T) {
 // shortens what is read.
 func TestRead_EachCallIsLost(t *testing.T) {
 	r := newReading(t)
+	r.expectNoPartOfAnExport()
 	for _, name := range []string{"dump", "verify"} {
 		args := commands(r.url())[name]
 		r.k.arm(0, false, nil)
