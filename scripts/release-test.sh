@@ -7,6 +7,7 @@
 #   rpm                  rpm packages, by Debian's rpm
 #   java                 the deb of jars, with Debian's JDK; skipped without a JDK here that builds them
 #   systemd              units below a real systemd, in namespaces: ready, killed, hung, with credentials
+#   mixed                a fabric of programs that differ in the version of remote connections, on loopback
 #   images               OCI images, made twice, read and unpacked by skopeo and umoci, and run as the chart says
 #   lintian              deb packages, read by lintian
 set -euo pipefail
@@ -27,7 +28,7 @@ chart() {
 [ "$*" != chart ] || { chart && exit || exit 1; }
 [ "$(id -u)" = 0 ] || { echo "release-test: not root: expected root, for roots of other systems" >&2 && exit 1; }
 parts=("$@")
-[ $# -gt 0 ] || parts=(chart debian12 debian13 rpm java systemd images lintian)
+[ $# -gt 0 ] || parts=(chart debian12 debian13 rpm java systemd mixed images lintian)
 
 # root_of SYSTEM -- print its folder; made once, by mmdebstrap. What the packages need is installed by apt in the test.
 root_of() {
@@ -123,6 +124,22 @@ images() {
 	say "images: $(tail -1 "$log")"
 }
 
+# mixed -- with programs that are built as those of another version of remote connections: their C code finds a header
+# with another number first.
+mixed() {
+	local log=$work/mixed.log version=$work/mixed/include/wire/wire.h
+	rm -rf --one-file-system "$work/mixed"
+	mkdir -p "$work/mixed"/{include/wire,bin,run}
+	sed 's/^#define FAR_VERSION 2u$/#define FAR_VERSION 3u/' rdma/src/wire/wire.h >"$version"
+	! cmp -s rdma/src/wire/wire.h "$version" ||
+		{ say "mixed: rdma/src/wire/wire.h: expected FAR_VERSION 2u; change release/mixed.sh too" && return 1; }
+	CGO_CFLAGS="-O2 -I$work/mixed/include" go build -buildvcs=false -o "$work/mixed/bin" ./cmd/farlog ./cmd/farlogd
+	unshare --mount --net --pid --ipc --fork --kill-child --mount-proc bash scripts/release/mixed.sh \
+		"$work/build/stage/bin" "$work/mixed/bin" "$work/mixed/run" >"$log" 2>&1 ||
+		{ tail -25 "$log" >&2 && say "mixed FAILED: $log" >&2 && return 1; }
+	say "mixed: $(tail -1 "$log")"
+}
+
 scripts/setup.sh build ctest vm
 mkdir -p "$work/packages"
 jars=yes
@@ -143,6 +160,7 @@ for part in "${parts[@]}"; do
 	debian12 | debian13) inside "$part" deb || failed=1 ;;
 	java) [ "$jars" = yes ] && { inside debian13 java || failed=1; } || say "java: skipped: no JDK 22 or later" ;;
 	rpm | lintian) inside debian13 "$part" || failed=1 ;;
+	mixed) mixed || failed=1 ;;
 	images) images || failed=1 ;;
 	systemd) boot debian12 || failed=1; boot debian13 || failed=1 ;;
 	*) say "unknown part \"$part\": expected one of those above" >&2 && exit 2 ;;
