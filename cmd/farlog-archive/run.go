@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"time"
 
+	systemd "github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
 
 	"github.com/farlog/farlog/cmd/internal/version"
@@ -93,7 +95,8 @@ func run1(ctx context.Context, env *environment, options runOptions) error {
 	}
 	uploader := archive.NewUploader(archive.Config{
 		Store: opened, Bucket: bucket, Keep: options.keep, PollInterval: options.interval,
-		Logger: slog.New(slog.NewTextHandler(env.stderr, nil)),
+		Logger:  slog.New(slog.NewTextHandler(env.stderr, nil)),
+		Started: func() error { return notifyStarted(options.storeDir, bucket) },
 	})
 	if options.isOnce {
 		err := uploader.Once(ctx)
@@ -108,6 +111,16 @@ func run1(ctx context.Context, env *environment, options runOptions) error {
 	err = uploader.Run(ctx)
 	cancel()
 	return errors.Join(err, <-served)
+}
+
+// notifyStarted says to systemd that the unit is active (Type=notify), also while the storage does not answer. An error
+// ends the program, because systemd would wait for ever.
+func notifyStarted(storeDir string, bucket *archive.Bucket) error {
+	state := fmt.Sprintf("%s\nSTATUS=archives %s in %s", systemd.SdNotifyReady, storeDir, bucket)
+	if _, err := systemd.SdNotify(false, state); err != nil {
+		return fmt.Errorf("NOTIFY_SOCKET %q: readiness could not be sent: %w", os.Getenv("NOTIFY_SOCKET"), err)
+	}
+	return nil
 }
 
 // serveMetrics serves until ctx is done; the channel then has what went wrong.

@@ -36,6 +36,8 @@ type Config struct {
 	Keep         Period        // each object is locked so long from when it is put
 	PollInterval time.Duration // 0 = PollIntervalDefault
 	Logger       *slog.Logger  // nil = slog.Default()
+	// Started is called by Run once this process is the store's; its error ends Run. nil: nobody has to know.
+	Started func() error
 }
 
 // Progress is how far the archive of one stream is. Counts are since the Uploader was made.
@@ -131,6 +133,11 @@ func (u *Uploader) Run(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
+	if u.config.Started != nil {
+		if err := u.config.Started(); err != nil {
+			return err
+		}
+	}
 	delays := retry.New(pauseShortest, pauseLongest)
 	for {
 		err := u.claim(ctx)

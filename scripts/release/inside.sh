@@ -250,10 +250,10 @@ java_all() {
 	done
 }
 
-# units_only -- what scripts/release/booted.sh needs, which systemd runs.
+# units_only -- what scripts/release/booted.sh needs, which systemd runs: it begins with the version before.
 units_only() {
-	apt-get install -y -q --no-install-recommends systemd util-linux libfabric1 \
-		/packages/now/{farlog_,farlogd_,farlog-archive_}*.deb
+	apt-get install -y -q --no-install-recommends systemd util-linux libfabric1 curl \
+		"/packages/$before/"{farlog_,farlogd_,farlog-archive_}*.deb
 	units
 	cat >/etc/systemd/system/farlog-test.service <<-END
 		[Unit]
@@ -265,7 +265,7 @@ units_only() {
 
 		[Service]
 		Type=oneshot
-		ExecStart=/bin/bash /source/scripts/release/booted.sh
+		ExecStart=/bin/bash /source/scripts/release/booted.sh $before
 		StandardOutput=file:/booted.log
 		StandardError=inherit
 	END
