@@ -29,6 +29,7 @@ type dumpOptions struct {
 	stream   string
 	from, to uint64
 	limit    uint64
+	decrypt  decryptOptions
 }
 
 func newDumpCommand(env *environment) *cobra.Command {
@@ -42,6 +43,9 @@ daemon. With --output json each line is one JSON object, whose payload and key a
 string where they are UTF-8, else as payload_base64 and key_base64. The payloads of EPOCH and GAP records are decoded.
 Text output replaces unprintable bytes; SOH is shown as |. That records of a store were removed by retention is said on
 standard error, in every format.
+
+Encrypted records are decrypted with the keys of --decrypt-key. Without any, their line gives the id of the key in the
+place of payload and key.
 
 Of a stream with several members ("members:K URI URI ...", of rings or the paths of their images) it prints the log
 that the next writer would recover. It only reads, and fences no writer. Rings on other hosts (ofi:, verbs:) are read
@@ -57,7 +61,7 @@ by a reader's grant, which the control plane gives for the stream that --stream 
 			return runDump(cmd.Context(), env, args[0], options)
 		},
 	}
-	flags := command.Flags()
+	flags := options.decrypt.register(command)
 	flags.StringVar(&options.payload, "payload", payloadText, "`form` of payload and key: text, hex or none")
 	flags.StringVar(&options.stream, "stream", "", "`name` of the one stream of a store (default: all), or of the "+
 		"stream whose rings on other hosts MEMBERS names")
@@ -85,7 +89,12 @@ func runDump(ctx context.Context, env *environment, path string, options dumpOpt
 	if kind != kindStore && kind != kindMembers && options.stream != "" {
 		return usageErrorf("dump %s: a %s: --stream is for a store", path, kind)
 	}
+	keys, err := options.decrypt.read()
+	if err != nil {
+		return err
+	}
 	d := &dumper{
+		keys: keys, decrypter: record.NewDecrypter(keys),
 		ctx: ctx, env: env, out: bufio.NewWriterSize(env.stdout, 64<<10), options: options,
 		isJSON: env.isJSON(),
 	}
@@ -119,6 +128,9 @@ type dumper struct {
 	isJSON  bool
 	count   uint64
 	line    []byte
+
+	keys      []record.EncryptionKey
+	decrypter *record.Decrypter
 }
 
 func (d *dumper) store(path string) error {
@@ -207,6 +219,7 @@ type dumpLine struct {
 	Class        uint16  `json:"class"`
 	Key          string  `json:"key,omitempty"`
 	KeyRaw       []byte  `json:"key_base64,omitempty"` // instead of key
+	KeyID        string  `json:"encryption_key_id,omitempty"`
 	Len          int     `json:"len"`
 	Payload      string  `json:"payload,omitempty"`
 	PayloadRaw   []byte  `json:"payload_base64,omitempty"` // instead of payload
@@ -232,7 +245,13 @@ func (d *dumper) print(stream string, rec record.Record, isSuperseded bool) erro
 		return errDumpLimit
 	}
 	d.count++
+	keyID := rec.KeyID()
+	rec, err := d.decrypt(rec)
+	if err != nil {
+		return fmt.Errorf("stream %s: %w", stream, err)
+	}
 	line := dumpLine{
+		KeyID:  keyID,
 		Stream: stream, LSN: rec.LSN, Seq: rec.Seq, Epoch: rec.Epoch, TimestampNS: rec.TimestampNS,
 		Time: rec.Time().Format("2006-01-02T15:04:05.000000000Z"), Flags: rec.Flags.String(),
 		IsSuperseded: isSuperseded,
@@ -261,13 +280,25 @@ func (d *dumper) print(stream string, rec record.Record, isSuperseded bool) erro
 	if line.Key != "" {
 		d.line = fmt.Appendf(d.line, " key=%s", line.Key)
 	}
+	if line.KeyID != "" {
+		d.line = fmt.Appendf(d.line, " encryption_key=%s", line.KeyID)
+	}
 	d.line = fmt.Appendf(d.line, " len=%d", line.Len)
 	if line.Payload != "" {
 		d.line = append(append(d.line, ' '), line.Payload...)
 	}
 	d.line = append(d.line, '\n')
-	_, err := d.out.Write(d.line)
+	_, err = d.out.Write(d.line)
 	return err
+}
+
+// decrypt takes the payload from an encrypted record that there are no keys for at all.
+func (d *dumper) decrypt(rec record.Record) (record.Record, error) {
+	if rec.IsEncrypted() && len(d.keys) == 0 {
+		rec.Key, rec.Payload = nil, nil
+		return rec, nil
+	}
+	return d.decrypter.Decrypt(rec)
 }
 
 // payload spells an EPOCH and a GAP record out; what others hold is the application's.

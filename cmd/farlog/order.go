@@ -13,6 +13,7 @@ import (
 
 type orderOptions struct {
 	store, stream string
+	decrypt       decryptOptions
 }
 
 func newOrderCommand(env *environment) *cobra.Command {
@@ -38,7 +39,7 @@ back, a report that is missing. It needs no daemon. An order that is not in the 
 			return runOrder(env, args[0], options)
 		},
 	}
-	flags := command.Flags()
+	flags := options.decrypt.register(command)
 	flags.StringVar(&options.store, "store", "", "`directory` of the store")
 	flags.StringVar(&options.stream, "stream", "", "`name` of the stream")
 	return command
@@ -49,7 +50,11 @@ func runOrder(env *environment, key string, options orderOptions) error {
 	if err != nil {
 		return err
 	}
-	order, err := audit.FindOrder(audit.StreamSource(opened, options.stream), key)
+	decrypter, err := options.decrypt.open()
+	if err != nil {
+		return err
+	}
+	order, err := audit.FindOrder(audit.StreamSource(opened, options.stream, decrypter), key)
 	if isBegunBefore(order, err) { // the base is read last: one that comes meanwhile counts as well
 		base, baseErr := opened.Base(options.stream)
 		if baseErr != nil {

@@ -34,6 +34,7 @@ type queryOptions struct {
 	limit         uint64
 	readLimit     uint64
 	format        string
+	decrypt       decryptOptions
 
 	request query.Request
 	columns []query.Field
@@ -73,7 +74,7 @@ failure, exit code 1, and so are a stream that no store has and a query that has
 			return runQuery(cmd.Context(), env, args, &options)
 		},
 	}
-	flags := command.Flags()
+	flags := options.decrypt.register(command)
 	flags.StringArrayVar(
 		&options.streams,
 		"stream",
@@ -217,6 +218,11 @@ func runQuery(ctx context.Context, env *environment, paths []string, options *qu
 		}
 	}
 	began := time.Now()
+	decrypter, err := options.decrypt.open()
+	if err != nil {
+		return err
+	}
+	options.request.Decrypter = decrypter
 	q, err := query.Open(stores, options.request)
 	if err != nil {
 		return err

@@ -31,6 +31,7 @@ type replayOptions struct {
 	speed    string
 	format   string
 	isMerged bool
+	decrypt  decryptOptions
 
 	factor float64 // 0 = as fast as possible
 }
@@ -64,7 +65,7 @@ format.` + archivePathText,
 			return runReplay(cmd.Context(), env, args[0], options)
 		},
 	}
-	flags := command.Flags()
+	flags := options.decrypt.register(command)
 	flags.StringVar(&options.stream, "stream", "", "`name` of the stream")
 	flags.StringVar(&options.from, "from", "", "`time` of the first record (default: the stream's first)")
 	flags.StringVar(&options.to, "to", "", "`time` to stop before (default: the stream's end)")

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/farlog/farlog/pkg/merge"
+	"github.com/farlog/farlog/pkg/record"
 	"github.com/farlog/farlog/pkg/store"
 )
 
@@ -39,18 +40,23 @@ type replayReader interface {
 }
 
 func openReplayed(s *store.Store, options replayOptions) (replayReader, error) {
+	decrypter, err := options.decrypt.open()
+	if err != nil {
+		return nil, err
+	}
 	if options.isMerged {
 		reader, err := merge.OpenReader(s)
-		return &mergedReplay{reader, s}, err
+		return &mergedReplay{reader, s, decrypter}, err
 	}
 	reader, err := s.OpenReader(options.stream, store.ReaderOptions{})
-	return &streamReplay{reader, s, options.stream}, err
+	return &streamReplay{reader, s, options.stream, decrypter}, err
 }
 
 type streamReplay struct {
 	*store.Reader
-	store  *store.Store
-	stream string
+	store     *store.Store
+	stream    string
+	decrypter *record.Decrypter
 }
 
 func (r *streamReplay) SeekWindow(w store.Window) error {
@@ -65,6 +71,9 @@ func (r *streamReplay) SeekWindow(w store.Window) error {
 
 func (r *streamReplay) Next() (replayed, error) {
 	item, err := r.Reader.Next()
+	if err == nil {
+		item.Record, err = r.decrypter.Decrypt(item.Record)
+	}
 	return replayed{Item: item, at: item.Time(), stream: r.stream}, err
 }
 
@@ -77,7 +86,8 @@ func (r *streamReplay) Bases() ([]*store.Base, error) {
 
 type mergedReplay struct {
 	*merge.Reader
-	store *store.Store
+	store     *store.Store
+	decrypter *record.Decrypter
 }
 
 // Next gives the application's records that count.
@@ -89,6 +99,9 @@ func (r *mergedReplay) Next() (replayed, error) {
 		}
 		if item.Record.IsSuperseded || item.Record.Flags.IsControl() {
 			continue
+		}
+		if item.Record.Record, err = r.decrypter.Decrypt(item.Record.Record); err != nil {
+			return replayed{}, err
 		}
 		return replayed{Item: item.Record, at: item.OrderTime(), stream: item.Stream, merged: &item}, nil
 	}

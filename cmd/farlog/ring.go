@@ -15,6 +15,7 @@ import (
 
 	"github.com/farlog/farlog/pkg/config"
 	"github.com/farlog/farlog/pkg/farlog"
+	"github.com/farlog/farlog/pkg/record"
 )
 
 const (
@@ -31,6 +32,7 @@ func newRingCommand(env *environment) *cobra.Command {
 func newRingFormatCommand(env *environment) *cobra.Command {
 	size, recordLenMax, align := uint64(ringSizeDefault), uint64(0), uint64(0)
 	var options farlog.FormatOptions
+	var encryption string
 	command := &cobra.Command{
 		Use:   "format URI",
 		Short: "Make a new, empty ring in a region",
@@ -41,8 +43,12 @@ func newRingFormatCommand(env *environment) *cobra.Command {
   farlog ring format 'nvme:/dev/nvme3n1?ring=desk7/fills' --size 256MiB --stream desk7/fills`,
 		Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkRingSizes(size, recordLenMax, align); err != nil {
+			err := checkRingSizes(size, recordLenMax, align)
+			if err != nil {
 				return err
+			}
+			if options.Encryption, err = record.ParseEncryption(encryption); err != nil {
+				return usageErrorf("--encryption: %s", err)
 			}
 			options.SizeBytes, options.RecordLenMax, options.Align = size, uint32(recordLenMax), uint32(align)
 			if !cmd.Flags().Changed("size") && hasOwnSize(args[0]) {
@@ -64,6 +70,8 @@ func newRingFormatCommand(env *environment) *cobra.Command {
 	flags.Uint32Var(&options.StreamID, "stream-id", 0, "`number` of the stream, written into each record")
 	flags.Var((*saltValue)(&options.Salt), "salt", "`number` that seeds the CRCs of records, such as 0x7a31c59d: the "+
 		"same for all members of a stream; 0 = random")
+	flags.StringVar(&encryption, "encryption", record.EncryptionNone.String(), "of the records that applications "+
+		"append, for good: none or aes-256-gcm, with which a writer needs a key (FARLOG_KEY_FILE)")
 	flags.BoolVar(&options.Force, "force", false, "format although a ring is there; its undrained records are lost")
 	return command
 }
@@ -208,6 +216,7 @@ func ringLines(uri string, s farlog.Status, isWide bool) [][2]string {
 			s.Contract.Level, s.Contract.Probe)},
 		{"capacity", decimal(s.CapacityBytes) + " bytes"},
 		{"record-len-max", decimal(uint64(s.RecordLenMax)) + " bytes"},
+		{"encryption", s.Encryption.String()},
 		{"writer", writerText(s)},
 		{"drain", heldText(s.DrainHeld)},
 		{"head", fmt.Sprintf("lsn %d, seq %d, last epoch %d", s.HeadLSN, s.HeadSeq, s.LastEpoch)},
@@ -263,8 +272,8 @@ func ringJSON(uri string, s farlog.Status) map[string]any {
 		"uri": uri, "ring_uuid": hex.EncodeToString(s.RingUUID[:]), "stream": s.StreamName, "stream_id": s.StreamID,
 		"kind": s.Contract.Kind, "flush_method": s.Contract.FlushMethod, "level": s.Contract.Level.String(),
 		"probe": s.Contract.Probe, "capacity_bytes": s.CapacityBytes, "align": s.Align,
-		"record_len_max": s.RecordLenMax,
-		"writer_epoch":   s.WriterEpoch, "epoch_min": s.EpochMin, "last_epoch": s.LastEpoch, "writer_id": s.WriterID,
+		"record_len_max": s.RecordLenMax, "encryption": s.Encryption.String(),
+		"writer_epoch": s.WriterEpoch, "epoch_min": s.EpochMin, "last_epoch": s.LastEpoch, "writer_id": s.WriterID,
 		"writer_held": s.WriterHeld, "drain_held": s.DrainHeld, "head_lsn": s.HeadLSN, "head_seq": s.HeadSeq,
 		"credit_lsn": s.CreditLSN, "appended_lsn": s.AppendedLSN, "durable_lsn": s.DurableLSN, "lag_bytes": s.LagBytes,
 		"lag_records": s.LagRecords, "epoch_start_lsn": s.EpochStartLSN, "epoch_start_seq": s.EpochStartSeq,

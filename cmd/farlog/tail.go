@@ -42,6 +42,7 @@ type tailOptions struct {
 	name, state             string
 	transport               string // to the ring of a stream
 	isFollowing             bool
+	decrypt                 decryptOptions
 	wait                    time.Duration
 
 	start consume.Start
@@ -94,7 +95,7 @@ for it, and needs no certificate. Readers take no lock.`,
 			return runTail(cmd.Context(), env, options)
 		},
 	}
-	flags := command.Flags()
+	flags := options.decrypt.register(command)
 	flags.StringVar(&options.stream, "stream", "",
 		"`name` of the stream, the same as NAME; the control plane knows its ring")
 	flags.StringVar(&options.ring, "ring", "", "`URI` of a ring, mem:/path; needs no control plane. Or farlog://NAME")
@@ -240,6 +241,10 @@ func (t *tailer) configure(ctx context.Context, options tailOptions) (consume.Co
 	config := consume.Config{
 		RingURI: options.ring, Stream: options.stream, Start: options.start, Time: options.since,
 		OnNotice: t.notice,
+	}
+	var err error
+	if config.Decrypter, err = options.decrypt.open(); err != nil {
+		return config, err
 	}
 	if config.RingURI == "" {
 		place, err := t.locate(ctx, options)

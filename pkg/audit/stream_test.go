@@ -39,7 +39,7 @@ func fillStore(t testing.TB, messages []fixlog.Entry) *store.Store {
 // The lives read from a store are those of the recording: same messages, same quantities, no anomaly.
 func TestStreamSource_LivesAreThoseOfTheRecording(t *testing.T) {
 	excerpt := loadExcerpt(t)
-	stored := StreamSource(fillStore(t, excerpt), "desk7/orders")
+	stored := StreamSource(fillStore(t, excerpt), "desk7/orders", nil)
 	for _, life := range excerpts {
 		want, err := FindOrder(sourceOf(excerpt), life.key)
 		if err != nil {
@@ -60,7 +60,7 @@ func TestStreamSource_LivesAreThoseOfTheRecording(t *testing.T) {
 
 func TestStreamSource_UnknownStream(t *testing.T) {
 	stored := fillStore(t, loadExcerpt(t))
-	if _, err := FindOrder(StreamSource(stored, "desk8/orders"), spoiledKey); !errors.Is(err, store.ErrNotFound) {
+	if _, err := FindOrder(StreamSource(stored, "desk8/orders", nil), spoiledKey); !errors.Is(err, store.ErrNotFound) {
 		t.Fatalf("got %v, expected store.ErrNotFound", err)
 	}
 }

@@ -51,6 +51,8 @@ type Config struct {
 	Position *Position
 	// BufferBytes is how much is copied out of the ring at once; 0 = 1 MiB. One larger record makes it grow.
 	BufferBytes int
+	// Decrypter has the keys of encrypted records; nil: none, and the first one is an error.
+	Decrypter *record.Decrypter
 	// OnNotice is told of what is no record; it is called from Next. nil = nobody is.
 	OnNotice func(Notice)
 
@@ -146,6 +148,8 @@ type Consumer struct {
 	batch   []byte // of buf, not yet given
 	behind  bool   // the store was at its end, and the ring's head is behind that
 	stats   Stats
+	raw     record.Record // the last one, as it is stored
+	failed  error         // it could not be decrypted: for good
 }
 
 // Open stands where the position, or else Start, says. Errors: those of farlog.OpenReader and store.OpenReader;
@@ -160,6 +164,9 @@ func Open(config Config) (*Consumer, error) {
 	}
 	if config.OnNotice == nil {
 		config.OnNotice = func(Notice) {}
+	}
+	if config.Decrypter == nil {
+		config.Decrypter = record.NewDecrypter(nil)
 	}
 	c := &Consumer{config: config, buf: make([]byte, config.BufferBytes)}
 	if err := c.start(); err != nil {
@@ -276,10 +283,10 @@ func (c *Consumer) Commit() error {
 
 // Next gives the next record that is wanted. farlog.ErrNotYet: there is none at present; call again. Errors:
 // store.ErrCorrupt, farlog.ErrCorrupt, farlog.ErrIO (a ring on another host did not answer: call again), farlog.ErrHeld
-// (another client came with this one's token).
+// (another client came with this one's token); for good, record.ErrNoKey and record.ErrDecrypt.
 func (c *Consumer) Next() (Item, error) {
 	for {
-		item, err := c.next()
+		item, err := c.nextDecrypted()
 		if err != nil {
 			return Item{}, err
 		}
@@ -295,6 +302,26 @@ func (c *Consumer) Next() (Item, error) {
 			c.stats.Skipped++
 		}
 	}
+}
+
+// nextDecrypted goes no further than a record that it cannot decrypt: a position that is committed stays before it.
+func (c *Consumer) nextDecrypted() (Item, error) {
+	if c.failed != nil {
+		return Item{}, c.failed
+	}
+	place, nextLSN, isPlace := c.place, c.nextLSN, c.isPlace
+	item, err := c.next()
+	if err != nil || !item.IsEncrypted() {
+		return item, err
+	}
+	rec, err := c.config.Decrypter.Decrypt(c.raw)
+	if err != nil {
+		c.place, c.nextLSN, c.isPlace = place, nextLSN, isPlace
+		c.failed = err
+		return Item{}, err
+	}
+	item.Key, item.Payload = rec.Key, rec.Payload
+	return item, nil
 }
 
 func (c *Consumer) next() (Item, error) {
@@ -316,6 +343,7 @@ func (c *Consumer) next() (Item, error) {
 			c.behind = false
 			c.noteRewound(item.Place())
 			c.moveTo(item.Place(), item.LSN+item.Extent(c.alignOf(item.Generation)))
+			c.raw = item.Record
 			return Item{Header: item.Header, Key: item.Key, Payload: item.Payload, Place: c.place}, nil
 		}
 		if !errors.Is(err, io.EOF) {

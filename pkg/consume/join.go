@@ -66,7 +66,10 @@ func (c *Consumer) findGeneration(isEnd bool) error {
 
 // openRing opens the ring at its head, or at its end. What has been read of it is passed over by fromRing.
 func (c *Consumer) openRing(isEnd bool) error {
-	options := farlog.ReaderOptions{Start: farlog.StartHead, Token: c.config.Token, Members: c.config.Members}
+	options := farlog.ReaderOptions{
+		Start: farlog.StartHead, Token: c.config.Token, Members: c.config.Members,
+		KeyFile: farlog.NoKeyFile, // records of the store are decrypted here, and so are those of the ring
+	}
 	if isEnd {
 		options.Start = farlog.StartTail
 	}
@@ -174,6 +177,7 @@ func (c *Consumer) fromRing() (Item, bool, error) {
 		if !h.Flags.IsPad() {
 			keyEnd := record.HeaderLen + int(h.KeyLen)
 			item.Key, item.Payload = raw[record.HeaderLen:keyEnd:keyEnd], raw[keyEnd:keyEnd+int(h.PayloadLen)]
+			c.raw = record.Record{Header: h, Key: item.Key, Payload: item.Payload, Raw: raw}
 		}
 		return item, true, nil
 	}

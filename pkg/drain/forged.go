@@ -26,10 +26,12 @@ type forged struct {
 type origin struct {
 	streamID uint32
 	ringUUID record.UUID // zero: of several rings, each of which may have been replaced
+
+	encryption record.Encryption
 }
 
 func (d *drainer) origin() origin {
-	o := origin{streamID: d.source.StreamID}
+	o := origin{streamID: d.source.StreamID, encryption: d.encryption}
 	if !d.hasMembers() {
 		o.ringUUID = d.source.RingUUID
 	}
@@ -95,7 +97,8 @@ func (d *drainer) findForged(batch []byte) (found []forged) {
 // whyForged says what no writer writes; "" = nothing. begunEpoch is the last one of which a record was seen that is no
 // PAD: its EPOCH record is behind us. A PAD may carry an epoch before that begins.
 func (o origin) whyForged(h record.Header, payload []byte, begunEpoch uint32) string {
-	reserved := h.Flags &^ (record.FlagPad | record.FlagEpoch | record.FlagHeartbeat | record.FlagSeal | record.FlagGap)
+	reserved := h.Flags &^ (record.FlagPad | record.FlagEpoch | record.FlagHeartbeat | record.FlagSeal |
+		record.FlagGap | record.FlagEncrypted)
 	switch {
 	case h.StreamID != o.streamID:
 		return fmt.Sprintf("stream id %d, expected %d", h.StreamID, o.streamID)
@@ -103,6 +106,10 @@ func (o origin) whyForged(h record.Header, payload []byte, begunEpoch uint32) st
 		return fmt.Sprintf("reserved flags %#x, expected none", uint16(reserved))
 	case bits.OnesCount16(uint16(h.Flags)) > 1:
 		return fmt.Sprintf("flags %s, expected one at most", h.Flags)
+	case h.IsEncrypted() && o.encryption == record.EncryptionNone:
+		return "an encrypted record in a stream that is not encrypted, whose readers have no key"
+	case h.Flags == 0 && o.encryption != record.EncryptionNone:
+		return fmt.Sprintf("a record that everybody can read in a stream that is encrypted, by %s", o.encryption)
 	case h.TimestampNS >= 1<<63:
 		return fmt.Sprintf("time stamp %d, expected less than 2^63 ns", h.TimestampNS)
 	case h.Flags&record.FlagEpoch != 0:

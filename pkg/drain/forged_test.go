@@ -90,6 +90,10 @@ var forgeries = map[string]struct {
 		func(h *record.Header, _ []byte) { h.StreamID = 99 }, "stream id 99, expected 3",
 	},
 	"reserved flags": {setFlags(1 << 15), "reserved flags 0x8000, expected none"},
+	"encrypted": {
+		setFlags(record.FlagEncrypted),
+		"an encrypted record in a stream that is not encrypted, whose readers have no key",
+	},
 	"two flags": {
 		setFlags(record.FlagHeartbeat | record.FlagSeal),
 		"flags HEARTBEAT|SEAL, expected one at most",
@@ -129,6 +133,20 @@ func TestRun_ForgedRecordIsAGap(t *testing.T) {
 				t.Fatalf("%v, %v", report, err)
 			}
 		})
+	}
+}
+
+// Nothing that everybody can read passes into the store of an encrypted stream, but farlog's own records.
+func TestWhyForged_ClearRecordInEncryptedStream(t *testing.T) {
+	from := origin{streamID: 3, encryption: record.EncryptionAES256GCM}
+	for flags, want := range map[record.Flags]string{
+		0:                    "a record that everybody can read in a stream that is encrypted, by aes-256-gcm",
+		record.FlagEncrypted: "", record.FlagHeartbeat: "", record.FlagGap: "", record.FlagPad: "",
+		record.FlagEncrypted | record.FlagGap: "flags GAP|ENCRYPTED, expected one at most",
+	} {
+		if got := from.whyForged(record.Header{Flags: flags, StreamID: 3, Epoch: 1}, nil, 1); got != want {
+			t.Errorf("flags %s: %q, expected %q", flags, got, want)
+		}
 	}
 }
 

@@ -26,17 +26,18 @@ const (
 
 // drainer is one running drain. One goroutine uses it, and beside it the one of ahead.
 type drainer struct {
-	config    Config
-	source    store.Source
-	reader    *farlog.Reader
-	appender  *store.Appender
-	bufs      [3][]byte // taken in turn: one is read into, one goes into the store, one may still be hashed there
-	turn      int       // the next one
-	ahead     *ahead    // nil: none
-	startLSN  uint64    // what lies below was in the store when the drain began
-	watch     watch
-	suspicion suspicion
-	isTold    bool // that it has started
+	config     Config
+	source     store.Source
+	reader     *farlog.Reader
+	appender   *store.Appender
+	bufs       [3][]byte // taken in turn: one is read into, one goes into the store, one may still be hashed there
+	turn       int       // the next one
+	ahead      *ahead    // nil: none
+	encryption record.Encryption
+	startLSN   uint64 // what lies below was in the store when the drain began
+	watch      watch
+	suspicion  suspicion
+	isTold     bool // that it has started
 
 	begunEpoch uint32 // of the last record that is no PAD; 0: none was read yet
 	forgedText string // as Progress.ForgedText
@@ -81,7 +82,7 @@ func (d *drainer) start(ctx context.Context) error {
 	if err := checkHead(d.config, d.source, status.HeadLSN, last); err != nil {
 		return err
 	}
-	d.startLSN = last.NextLSN
+	d.startLSN, d.encryption = last.NextLSN, status.Encryption
 	d.watch.nextLSN = status.HeadLSN
 	d.progress.StoredLSN, d.progress.HeadLSN, d.progress.LastEpoch = last.NextLSN, status.HeadLSN, last.Epoch
 	d.caughtUpAt = time.Now()

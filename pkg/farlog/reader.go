@@ -31,6 +31,12 @@ func OpenReader(uri string, options ReaderOptions) (*Reader, error) {
 	if options.Drain {
 		config.is_drain = 1
 	}
+	if options.KeyFile == NoKeyFile {
+		config.key_file = C.CString("")
+	} else if options.KeyFile != "" {
+		config.key_file = C.CString(options.KeyFile)
+	}
+	defer C.free(unsafe.Pointer(config.key_file))
 	r := new(Reader)
 	return opened(r, coldCall(uri, func(text *C.char, failure *C.struct_farlog_error) C.int {
 		return C.farlog_reader_open(text, &config, &r.handle, failure)

@@ -7,7 +7,11 @@ package farlog
 */
 import "C"
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"github.com/farlog/farlog/pkg/record"
+)
 
 // Probe reads a region's contract without touching its bytes.
 //
@@ -36,6 +40,7 @@ func Format(uri string, options FormatOptions) error {
 		stream_id:      C.uint32_t(options.StreamID),
 		salt:           C.uint64_t(options.Salt),
 		stream_name:    name,
+		encryption:     C.uint32_t(options.Encryption),
 	}
 	if options.Force {
 		config.is_forced = 1
@@ -119,5 +124,6 @@ func statusOf(s *C.struct_farlog_ring_status) Status {
 		StreamName:    cArray(s.stream_name[:]),
 		WriterID:      cArray(s.writer_id[:]),
 		Contract:      contractOf(&s.contract),
+		Encryption:    record.Encryption(s.encryption),
 	}
 }

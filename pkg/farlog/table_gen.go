@@ -40,6 +40,8 @@ var (
 	ErrOverrun = errors.New("reader was overtaken: the writer reused the bytes it was to read")
 	// ErrUnsupported: not supported on this machine or by this build.
 	ErrUnsupported = errors.New("not supported on this machine or by this build")
+	// ErrNoKey: stream is encrypted, and its key was not given.
+	ErrNoKey = errors.New("stream is encrypted, and its key was not given")
 )
 
 func (r Result) sentinel() error {
@@ -78,6 +80,8 @@ func (r Result) sentinel() error {
 		return ErrOverrun
 	case -17:
 		return ErrUnsupported
+	case -18:
+		return ErrNoKey
 	}
 	return nil
 }
@@ -121,6 +125,8 @@ func (r Result) String() string {
 		return "OVERRUN"
 	case -17:
 		return "UNSUPPORTED"
+	case -18:
+		return "NO_KEY"
 	}
 	return "?"
 }

@@ -3,6 +3,8 @@ package farlog
 import (
 	"fmt"
 	"time"
+
+	"github.com/farlog/farlog/pkg/record"
 )
 
 // Level is a durability level: posted < visible < persistent < stored < archived.
@@ -75,6 +77,7 @@ type FormatOptions struct {
 	StreamID     uint32
 	StreamName   string
 	Salt         uint64
+	Encryption   record.Encryption // of all records that applications append, for good
 	Force        bool
 }
 
@@ -91,6 +94,7 @@ type Status struct {
 	EpochOpened, Created, OldestRecord, NewestRecord     time.Time
 	StreamName, WriterID                                 string
 	Contract                                             Contract
+	Encryption                                           record.Encryption
 }
 
 // Policy says what an append does when the ring is full.
@@ -134,6 +138,9 @@ type WriterOptions struct {
 	Token        *[TokenLen]byte // of a grant, for a ring on another host
 	Members      []Member        // of a stream with several: in place of RingUUID and Token
 	Spin         bool            // never sleep while waiting: for a thread on a core of its own
+	// KeyFile holds the keys of an encrypted ring, of which the first one encrypts; "" = what FARLOG_KEY_FILE names.
+	// ErrInvalid where it is given and the ring is not encrypted.
+	KeyFile string
 }
 
 // Cursors are a writer's positions: Head <= Appended, Durable <= Appended, Appended - Head <= Capacity.
@@ -168,7 +175,13 @@ type ReaderOptions struct {
 	RingUUID *[16]byte
 	Token    *[TokenLen]byte // of a grant, for a ring on another host
 	Members  []Member        // of a stream with several: in place of RingUUID and Token
+	// KeyFile holds the keys of encrypted records, which are given as the plain records that were encrypted. "" = what
+	// FARLOG_KEY_FILE names; nothing either, and NoKeyFile: they are given as they are. Not for a drain.
+	KeyFile string
 }
+
+// NoKeyFile is a reader that decrypts nothing, whatever the environment says.
+const NoKeyFile = "none"
 
 // Batch is what one Read copied: whole records, verbatim and back to back, a PAD as its 64 bytes.
 type Batch struct {

@@ -58,6 +58,10 @@ func withWriterConfig(options WriterOptions, use func(*C.struct_farlog_writer_co
 	}
 	config.counters_dir = countersDir(options.CountersDir)
 	defer C.free(unsafe.Pointer(config.counters_dir))
+	if options.KeyFile != "" {
+		config.key_file = C.CString(options.KeyFile)
+		defer C.free(unsafe.Pointer(config.key_file))
+	}
 	return use(&config)
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/farlog/farlog/pkg/record"
 	"github.com/farlog/farlog/pkg/store"
 )
 
@@ -29,6 +30,8 @@ type Request struct {
 	// Observe is given each record that is read, in the order of its stream, farlog's own and those that are not wanted
 	// too.
 	Observe func(*Row) error
+	// Decrypter has the keys of encrypted records; nil: none, and the first one is an error
+	Decrypter *record.Decrypter
 }
 
 // Row is a record that was found. Its bytes are good until the next one.
@@ -70,6 +73,9 @@ func Open(stores []*store.Store, request Request) (*Query, error) {
 	selected, err := selectStreams(stores, request.Streams)
 	if err != nil {
 		return nil, err
+	}
+	if request.Decrypter == nil {
+		request.Decrypter = record.NewDecrypter(nil)
 	}
 	if request.IsMerged && len(selected) > mergedStreamsMax {
 		return nil, fmt.Errorf("%d streams in one order: expected at most %d: narrow the pattern, or ask stream by "+

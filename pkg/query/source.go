@@ -137,6 +137,9 @@ func (s *source) next(ctx context.Context, look func(Progress)) (*Row, error) {
 		if item.Flags.IsControl() || !s.query.request.Window.Has(item.TimestampNS) {
 			continue
 		}
+		if s.row.Record, err = s.query.request.Decrypter.Decrypt(item.Record); err != nil {
+			return nil, fmt.Errorf("stream %s: %w", s.row.Stream, err)
+		}
 		isWanted, err := s.query.isWanted(ctx, &s.row)
 		if err != nil {
 			return nil, fmt.Errorf("stream %s, lsn %d: %w", s.row.Stream, item.LSN, err)

@@ -40,7 +40,7 @@ func AppendTo(dst []byte, h Header, key, payload []byte, id Identity) ([]byte, e
 
 func (h Header) encode(raw []byte) {
 	binary.LittleEndian.PutUint32(raw, Magic)
-	raw[4] = Version
+	raw[4] = h.Flags.version()
 	raw[5] = HeaderLen / 8
 	binary.LittleEndian.PutUint16(raw[6:], uint16(h.Flags))
 	binary.LittleEndian.PutUint64(raw[8:], h.LSN)

@@ -333,6 +333,7 @@ func makeGolden(t *testing.T) *golden {
 	for _, r := range goldenRecords() {
 		g.addRecord(t, r)
 	}
+	g.addEncrypted(t)
 	g.addSuperblock()
 	g.addHeadSlot()
 	g.addRing()
@@ -414,6 +415,12 @@ func TestGolden_DecoderReadsThem(t *testing.T) {
 			got.sayHeader(file, "", rec.Header, id.Align)
 			got.write(file, "key", hexOf(rec.Key))
 			got.write(file, "payload", hexOf(rec.Payload))
+			if rec.IsEncrypted() {
+				if rec, err = NewDecrypter([]EncryptionKey{testKey}).Decrypt(rec); err != nil {
+					t.Fatalf("%s: %v", file, err)
+				}
+				got.sayPlain(file, rec.Key, rec.Payload)
+			}
 		case file == "superblock.bin":
 			s, err := DecodeSuperblock(raw)
 			if err != nil {

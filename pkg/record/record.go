@@ -17,20 +17,22 @@ import (
 
 // Sizes and constants of a record (docs/reference/format.md section 2).
 const (
-	Magic           = 0x31474C46 // "FLG1" as a little-endian word
-	Version         = 1
-	HeaderLen       = 56
-	TrailerLen      = 8
-	OverheadLen     = HeaderLen + TrailerLen
-	PadStoredLen    = 64
-	ClockErrUnknown = 0xFFFFFFFF
-	AlignMin        = 64
-	AlignMax        = 4096
+	Magic   = 0x31474C46 // "FLG1" as a little-endian word
+	Version = 1
+	// VersionEncrypted is that of a record with FlagEncrypted, and of no other.
+	VersionEncrypted = 2
+	HeaderLen        = 56
+	TrailerLen       = 8
+	OverheadLen      = HeaderLen + TrailerLen
+	PadStoredLen     = 64
+	ClockErrUnknown  = 0xFFFFFFFF
+	AlignMin         = 64
+	AlignMax         = 4096
 
 	crcOffset = 52
 )
 
-// Flags mark the records that are farlog's own.
+// Flags mark the records that are farlog's own, and those that are encrypted.
 type Flags uint16
 
 // The flags in use; other bits are reserved and ignored.
@@ -40,12 +42,22 @@ const (
 	FlagHeartbeat Flags = 4
 	FlagSeal      Flags = 8
 	FlagGap       Flags = 16
+	FlagEncrypted Flags = 32 // of an application's record: see Decrypter
 
-	flagsKnown = FlagPad | FlagEpoch | FlagHeartbeat | FlagSeal | FlagGap
+	flagsControl = FlagPad | FlagEpoch | FlagHeartbeat | FlagSeal | FlagGap
+	flagsKnown   = flagsControl | FlagEncrypted
 )
 
 // IsControl reports whether the record is farlog's own and not the application's.
-func (f Flags) IsControl() bool { return f&flagsKnown != 0 }
+func (f Flags) IsControl() bool { return f&flagsControl != 0 }
+
+// version is that of a record with these flags: a program that does not know encrypted ones takes none for a plain one.
+func (f Flags) version() byte {
+	if f&FlagEncrypted != 0 {
+		return VersionEncrypted
+	}
+	return Version
+}
 
 // IsPad reports whether the record is a PAD, which has no seq of its own and is stored as 64 bytes.
 func (f Flags) IsPad() bool { return f&FlagPad != 0 }
@@ -72,6 +84,7 @@ var flagNames = []struct {
 	name string
 }{
 	{FlagPad, "PAD"}, {FlagEpoch, "EPOCH"}, {FlagHeartbeat, "HEARTBEAT"}, {FlagSeal, "SEAL"}, {FlagGap, "GAP"},
+	{FlagEncrypted, "ENCRYPTED"},
 }
 
 // What can be wrong with a record. Decode wraps them with the values found; use errors.Is.
@@ -188,12 +201,12 @@ func ParseHeader(raw []byte) (Header, error) {
 	if len(raw) < HeaderLen {
 		return Header{}, fmt.Errorf("%w: %d bytes left, expected at least %d", ErrShort, len(raw), HeaderLen)
 	}
-	word := binary.LittleEndian.Uint32(raw)
-	if word != Magic || raw[4] != Version || raw[5] != HeaderLen/8 {
+	word, flags := binary.LittleEndian.Uint32(raw), Flags(binary.LittleEndian.Uint16(raw[6:]))
+	if word != Magic || raw[4] != flags.version() || raw[5] != HeaderLen/8 {
 		return Header{}, headerError(raw[:HeaderLen])
 	}
 	return Header{
-		Flags:       Flags(binary.LittleEndian.Uint16(raw[6:])),
+		Flags:       flags,
 		LSN:         binary.LittleEndian.Uint64(raw[8:]),
 		Epoch:       binary.LittleEndian.Uint32(raw[16:]),
 		PayloadLen:  binary.LittleEndian.Uint32(raw[20:]),
@@ -213,8 +226,9 @@ func headerError(raw []byte) error {
 		return ErrNothing
 	case binary.LittleEndian.Uint32(raw) != Magic:
 		return fmt.Errorf("%w: %#08x, expected %#08x", ErrMagic, binary.LittleEndian.Uint32(raw), Magic)
-	case raw[4] != Version:
-		return fmt.Errorf("%w: %d, expected %d", ErrVersion, raw[4], Version)
+	case raw[4] != Flags(binary.LittleEndian.Uint16(raw[6:])).version():
+		return fmt.Errorf("%w: %d, expected %d, or %d of an encrypted record", ErrVersion, raw[4], Version,
+			VersionEncrypted)
 	default:
 		return fmt.Errorf("%w: %d bytes, expected %d", ErrHeaderLen, int(raw[5])*8, HeaderLen)
 	}

@@ -22,15 +22,17 @@ const (
 	DataOffset          = 0x3000
 	RegionVersion       = 2 // of a ring in memory; on blocks, one whose records begin on LBAs
 	RegionVersionPacked = 3 // on blocks: records follow one another, and a commit ends with an LBA
-	SuperblockLen       = 512
-	SuperblockMagic     = "FARLOGSB"
-	HeadSlotLen         = 32
-	StreamNameLen       = 64
-	WriterIDLen         = 128
-	capacityUnit        = 4096
-	superblockCRC       = 508
-	headSlotCRC         = 28
-	capacityRecordsMin  = 4 // a ring holds at least this many records of the largest size
+	// RegionVersionEncrypted is added to either where applications' records are encrypted.
+	RegionVersionEncrypted = 2
+	SuperblockLen          = 512
+	SuperblockMagic        = "FARLOGSB"
+	HeadSlotLen            = 32
+	StreamNameLen          = 64
+	WriterIDLen            = 128
+	capacityUnit           = 4096
+	superblockCRC          = 508
+	headSlotCRC            = 28
+	capacityRecordsMin     = 4 // a ring holds at least this many records of the largest size
 )
 
 // Offsets of a ring on blocks, where each of these has an LBA of its own.
@@ -86,6 +88,7 @@ type Superblock struct {
 	CreatedNS     uint64
 	EpochOpenedNS uint64
 	BlockLen      uint32 // of a ring on blocks: the LBA that it was made for; 0 = in memory
+	Encryption    Encryption
 	StreamName    string
 	WriterID      string
 	Floor         HeadSlot // of one of several members: where undrained records began when the epoch was opened; else 0
@@ -120,6 +123,7 @@ func DecodeSuperblock(raw []byte) (Superblock, error) {
 		CreatedNS:     binary.LittleEndian.Uint64(raw[88:]),
 		EpochOpenedNS: binary.LittleEndian.Uint64(raw[96:]),
 		BlockLen:      binary.LittleEndian.Uint32(raw[104:]),
+		Encryption:    Encryption(binary.LittleEndian.Uint32(raw[108:])),
 		StreamName:    unpad(raw[128:192]),
 		WriterID:      unpad(raw[192:320]),
 		Floor: HeadSlot{
@@ -138,9 +142,9 @@ func checkSuperblockFrame(raw []byte) error {
 	switch {
 	case string(raw[:8]) != SuperblockMagic:
 		return fmt.Errorf("%w: magic %q, expected %q", ErrSuperblock, raw[:8], SuperblockMagic)
-	case version != RegionVersion && version != RegionVersionPacked:
-		return fmt.Errorf("%w: version %d, expected %d or, on blocks, %d", ErrSuperblock, version, RegionVersion,
-			RegionVersionPacked)
+	case version < RegionVersion || version > RegionVersionPacked+RegionVersionEncrypted:
+		return fmt.Errorf("%w: version %d, expected %d or, on blocks, %d, and %d more where records are encrypted",
+			ErrSuperblock, version, RegionVersion, RegionVersionPacked, RegionVersionEncrypted)
 	case length != SuperblockLen:
 		return fmt.Errorf("%w: length %d, expected %d", ErrSuperblock, length, SuperblockLen)
 	}
@@ -167,21 +171,27 @@ func (s Superblock) checkRanges() error {
 
 // version is what a ring of this kind is made with.
 func (s Superblock) version() uint32 {
+	version := uint32(RegionVersion)
 	if s.BlockLen != 0 {
-		return RegionVersionPacked
+		version = RegionVersionPacked
 	}
-	return RegionVersion
+	if s.Encryption != EncryptionNone {
+		version += RegionVersionEncrypted
+	}
+	return version
 }
 
 // checkVersion: who packs records must not meet one that takes each PAD for the ring's end, nor the other way round.
 func (s Superblock) checkVersion(version uint32) error {
 	switch {
-	case s.BlockLen == 0 && version == RegionVersion:
+	case s.Encryption > EncryptionAES256GCM:
+		return fmt.Errorf("%w: encryption %d, expected at most %d", ErrSuperblock, s.Encryption, EncryptionAES256GCM)
+	case s.BlockLen == 0 && version == s.version():
 		return nil
 	case s.BlockLen&(s.BlockLen-1) != 0 || s.BlockLen > AlignMax || s.RecordLenMax < s.BlockLen:
 		return fmt.Errorf("%w: block_len %d, expected a power of two up to %d and record_len_max %d", ErrSuperblock,
 			s.BlockLen, AlignMax, s.RecordLenMax)
-	case version == s.version() || s.Align >= s.BlockLen:
+	case version == s.version() || version == RegionVersion && s.Encryption == EncryptionNone && s.Align >= s.BlockLen:
 		return nil
 	}
 	return fmt.Errorf("%w: version %d with align %d and block_len %d, expected version %d", ErrSuperblock, version,
@@ -207,6 +217,7 @@ func (s Superblock) Encode() []byte {
 	binary.LittleEndian.PutUint64(raw[88:], s.CreatedNS)
 	binary.LittleEndian.PutUint64(raw[96:], s.EpochOpenedNS)
 	binary.LittleEndian.PutUint32(raw[104:], s.BlockLen)
+	binary.LittleEndian.PutUint32(raw[108:], uint32(s.Encryption))
 	copy(raw[128:192], s.StreamName)
 	copy(raw[192:320], s.WriterID)
 	binary.LittleEndian.PutUint32(raw[superblockCRC:], CRC32C(0, raw[:superblockCRC]))

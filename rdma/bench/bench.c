@@ -112,6 +112,7 @@ static const struct {
 	void (*run)(void);
 } cases[] = {
 	{"append", bench_append},
+	{"encrypt", bench_encrypt},
 	{"submit", bench_submit},
 	{"shared", bench_shared},
 	{"recover", bench_recover},
@@ -145,6 +146,7 @@ int main(int argc, char **argv)
 	clock_stop();
 	if (ran == 0)
 		bench_fail(argv[1],
-			"no such case; expected append, submit, shared, recover, clean, far, members, blocks or blocks-append");
+			"no such case; expected append, encrypt, submit, shared, recover, clean, far, members, blocks or "
+			"blocks-append");
 	return 0;
 }

@@ -88,6 +88,7 @@ void bench_floor_fence(void);
 /* ---- cases */
 
 void bench_append(void);
+void bench_encrypt(void);
 void bench_submit(void);
 void bench_shared(void);
 void bench_recover(void);

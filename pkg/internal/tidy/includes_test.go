@@ -48,6 +48,12 @@ var extraHeaders = []struct {
 		"CRC and carry-less instructions",
 	},
 	{
+		"base/keys.c",
+		[]string{"fcntl.h", "sys/random.h", "sys/stat.h", "unistd.h"},
+		"a file of keys, which only its owner may read, and what an opening draws",
+	},
+	{"base/lib_crypto.c", []string{"dlfcn.h", "pthread.h"}, "libcrypto is loaded when the first key is read"},
+	{
 		"base/phc.c",
 		[]string{"dirent.h", "fcntl.h", "linux/ptp_clock.h", "sys/ioctl.h", "sys/timex.h", "unistd.h"},
 		"the sampler thread asks PTP devices",

@@ -62,6 +62,7 @@ struct farlog_consumer_config {
 	/* how much is copied out of the ring at once; 0 = 1 MiB. One larger record makes it grow */
 	uint64_t buffer_bytes;
 	const uint8_t *grant_token; /* as in the reader's configuration */
+	const char *key_file;       /* of encrypted records; NULL = what FARLOG_KEY_FILE names */
 };
 
 enum farlog_notice_kind {
@@ -116,6 +117,7 @@ FARLOG_API int farlog_consumer_open(const struct farlog_consumer_config *config,
  *   NOT_FOUND  the ring is drained further than the store is: that is another drain's store, or a copy that lags.
  *              farlog_consumer_trouble says from which lsn to which; the next call looks again, and nothing is passed
  *              over
+ *   NO_KEY     for good: the record is encrypted, and the consumer does not have its key: trouble says which
  *   CORRUPT    bytes in the ring or in the store fail their check; trouble says where. No record is given beyond that
  *              place
  *   IO         of a ring on another host: what did not come, call again. Of a store: what could not be read

@@ -22,6 +22,10 @@ struct farlog_reader_config {
 	uint64_t lsn;               /* for FARLOG_START_LSN */
 	const uint8_t *ring_uuid;   /* as in the writer's configuration */
 	const uint8_t *grant_token; /* as in the writer's configuration */
+	/* the file with the keys of encrypted records: each is then given as the plain record that was encrypted, with a
+	 * CRC of its own. NULL = what FARLOG_KEY_FILE names; nothing either, or "": encrypted records are given as they
+	 * are, with flag 32. Not for a drain, which never decrypts (INVALID) */
+	const char *key_file;
 };
 
 struct farlog_batch {
@@ -51,10 +55,15 @@ FARLOG_API uint64_t farlog_reader_reads(const farlog_reader *reader);
  * NOT_YET: nothing new behind batch->first_lsn. TOO_LARGE: the next record does not fit into buf (batch->len is what it
  * needs). CORRUPT: the record at batch->first_lsn is unreadable although later ones are there. OVERRUN (not for a
  * drain): reopen at the head. Of a ring on another host, where the call blocks for the network, also IO: what did not
- * come, try again; HELD, for good: another drain has taken the place of this one, or another client has come with the
- * token of its grant. IO of a ring on this host, after farlog_guard_mappings: its media lost a page; open it again. */
+ * come, try again; NO_KEY and CORRUPT, for good, of a reader with keys: the next record is encrypted with another key,
+ * or is not what was encrypted (farlog_reader_trouble says which); HELD, for good: another drain has taken the place
+ * of this one, or another client has come with the token of its grant. IO of a ring on this host, after
+ * farlog_guard_mappings: its media lost a page; open it again. */
 FARLOG_API int farlog_reader_read(
 	farlog_reader *reader, void *buf, size_t buf_len, struct farlog_batch *batch) FARLOG_MUST_CHECK;
+
+/* farlog_reader_trouble -- one line on why a record could not be decrypted; "" = none was in the way. */
+FARLOG_API const char *farlog_reader_trouble(const farlog_reader *reader);
 
 /* farlog_reader_release -- the drain's last step: everything below head_lsn is synced in the store. Persists a head
  * slot, then lets the writer have the space. head_lsn, head_seq and last_epoch are next_lsn, next_seq and last_epoch of

@@ -63,6 +63,12 @@ FARLOG_API int farlog_region_probe(
 #define FARLOG_WRITER_ID_LEN 128
 #define FARLOG_TOKEN_LEN 16
 
+/* How key and payload of the application's records are written. */
+enum farlog_encryption {
+	FARLOG_ENCRYPTION_NONE = 0,
+	FARLOG_ENCRYPTION_AES_256_GCM = 1,
+};
+
 struct farlog_ring_config {
 	uint64_t size_bytes;     /* of the region; multiple of 4096; 0 = the device's or file's own size */
 	uint32_t align;          /* 0 = 64 */
@@ -71,6 +77,8 @@ struct farlog_ring_config {
 	uint32_t is_forced;      /* 1: format although a ring is there. Never while somebody holds it. */
 	uint64_t salt;           /* 0 = random */
 	const char *stream_name; /* NULL = "" */
+	uint32_t encryption;     /* enum farlog_encryption: of all records that applications append, for good */
+	uint32_t reserved;
 };
 
 /* farlog_ring_format -- make a new, empty ring and persist it. Creates the file where the path names none.
@@ -106,6 +114,8 @@ struct farlog_ring_status {
 	char stream_name[FARLOG_STREAM_NAME_LEN];
 	char writer_id[FARLOG_WRITER_ID_LEN];
 	struct farlog_contract contract;
+	uint32_t encryption; /* enum farlog_encryption */
+	uint32_t reserved;
 };
 
 /* farlog_ring_inspect -- identity, cursors and lag of a ring, read only, beside any writer and drain. Reads the record

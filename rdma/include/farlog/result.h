@@ -34,7 +34,8 @@ extern "C" {
 	X(NO_MEMORY, -14, "out of memory") \
 	X(EXISTS, -15, "region already holds a ring") \
 	X(OVERRUN, -16, "reader was overtaken: the writer reused the bytes it was to read") \
-	X(UNSUPPORTED, -17, "not supported on this machine or by this build")
+	X(UNSUPPORTED, -17, "not supported on this machine or by this build") \
+	X(NO_KEY, -18, "stream is encrypted, and its key was not given")
 
 enum farlog_result {
 #define FARLOG_RESULT_ENUM(name, value, text) FARLOG_##name = (value),

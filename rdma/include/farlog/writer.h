@@ -30,6 +30,9 @@ struct farlog_writer_config {
 	const char *counters_dir;   /* NULL = /dev/shm/farlog; "" = counters private to this process */
 	const uint8_t *ring_uuid;   /* 16 bytes: refuse any other ring (NOT_A_RING); NULL = take what is there */
 	const uint8_t *grant_token; /* FARLOG_TOKEN_LEN bytes, for far regions: what lets this writer in; NULL = none */
+	/* of an encrypted ring: the file with its keys, of which the first one encrypts; NULL = what FARLOG_KEY_FILE names;
+	 * "" = none. A ring that is not encrypted is refused (INVALID) where this is given, and ignores the variable */
+	const char *key_file;
 };
 
 /* What an acknowledgement says. */
@@ -69,9 +72,10 @@ struct farlog_recovery {
 /* farlog_writer_open -- take the ring's writer lock, recover, persist a new epoch, append its EPOCH record. Errors:
  * NOT_FOUND, NOT_A_RING (text gives the command that would format it), HELD (text says by whom), LEVEL (text names the
  * level asked for and the contract's), FENCED (config->epoch too low), CORRUPT, FULL (no space for the EPOCH record),
- * IO. Blocks for the scan of the undrained part (about one CRC pass over it); of a ring on another host also for
- * connecting (5 s) and for fetching that part: a connection that breaks meanwhile is made again until 10 s after the
- * first. */
+ * IO, NO_KEY (the ring is encrypted), and those of reading the file of keys: NOT_FOUND, INVALID, UNSUPPORTED (no
+ * libcrypto). Blocks for the scan of the undrained part (about one CRC pass over it); of a ring on another host also
+ * for connecting (5 s) and for fetching that part: a connection that breaks meanwhile is made again until 10 s after
+ * the first. */
 FARLOG_API int farlog_writer_open(const char *uri, const struct farlog_writer_config *config, farlog_writer **writer,
 	struct farlog_error *error) FARLOG_MUST_CHECK;
 

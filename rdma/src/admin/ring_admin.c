@@ -45,6 +45,9 @@ int ring_check_config(
 	if (config->stream_name != NULL && strlen(config->stream_name) >= FARLOG_STREAM_NAME_LEN)
 		return error_set(error, FARLOG_INVALID, 0, "ring \"%s\": stream name \"%s\" is longer than %d bytes", uri,
 			config->stream_name, FARLOG_STREAM_NAME_LEN - 1);
+	if (config->encryption > FARLOG_ENCRYPTION_AES_256_GCM)
+		return error_set(error, FARLOG_INVALID, 0, "ring \"%s\": encryption %u is not one of those in farlog.h", uri,
+			config->encryption);
 	if (config->salt != 0 && (uint32_t)config->salt == 0)
 		return error_set(error, FARLOG_INVALID, 0, "ring \"%s\": salt has a zero low half", uri);
 	return FARLOG_OK;
@@ -129,7 +132,6 @@ static int make_superblock(const struct region *region, const char *uri, const s
 
 	memset(superblock, 0, sizeof(*superblock));
 	superblock->magic = LAYOUT_SUPERBLOCK_MAGIC;
-	superblock->version = region->caps.commit_len != 0 ? LAYOUT_VERSION_PACKED : LAYOUT_VERSION;
 	superblock->superblock_len = sizeof(*superblock);
 	superblock->capacity = size - LAYOUT_DATA_OFF;
 	superblock->align = config->align != 0 ? config->align : ALIGN_DEFAULT;
@@ -139,6 +141,8 @@ static int make_superblock(const struct region *region, const char *uri, const s
 			(uint32_t)(quarter < RECORD_LEN_DEFAULT ? quarter : RECORD_LEN_DEFAULT) & ~(superblock->align - 1);
 	superblock->stream_id = config->stream_id;
 	superblock->block_len = region->caps.commit_len;
+	superblock->encryption = config->encryption;
+	superblock->version = superblock_version(superblock);
 	superblock->created_ns = utc_now_ns();
 	superblock->salt = config->salt;
 	if (config->stream_name != NULL)

@@ -33,6 +33,29 @@ void consumer_take(struct farlog_consumer *consumer, const struct record_header 
 	item->payload_len = header->payload_len;
 	item->key = raw + RECORD_HEADER_LEN;
 	item->payload = raw + RECORD_HEADER_LEN + header->key_len;
+	memcpy(&consumer->item_salt, raw + extent - RECORD_TRAILER_LEN, sizeof(consumer->item_salt));
+	consumer->item_salt ^= header->lsn; /* the trailer was checked */
+}
+
+/* decrypt_item -- in its buffer, where nobody looks at it again. OK, NO_KEY, CORRUPT, UNSUPPORTED. */
+static int decrypt_item(struct farlog_consumer *consumer, struct farlog_consumed *item)
+{
+	uint8_t *raw = (uint8_t *)(uintptr_t)item->payload - item->key_len - RECORD_HEADER_LEN;
+
+	if (consumer->decrypter == NULL)
+		consumer->decrypt_result = error_set(&consumer->trouble, FARLOG_NO_KEY, 0,
+			"record at lsn %lu is encrypted, and the consumer has no keys; expected a file of keys in the "
+			"configuration "
+			"or in FARLOG_KEY_FILE",
+			item->place.lsn);
+	else
+		consumer->decrypt_result = decrypter_open_record(
+			consumer->decrypter, consumer->item_salt, raw, &item->key_len, &item->payload_len, &consumer->trouble);
+	if (consumer->decrypt_result != FARLOG_OK)
+		return consumer->decrypt_result;
+	item->flags &= (uint16_t)~RECORD_FLAG_ENCRYPTED;
+	item->payload = raw + RECORD_HEADER_LEN + item->key_len;
+	return FARLOG_OK;
 }
 
 static bool is_wanted(const struct farlog_consumer *consumer, const struct farlog_consumed *item)
@@ -84,6 +107,25 @@ static int step(struct farlog_consumer *consumer, struct farlog_consumed *item)
 	}
 }
 
+/* step_decrypted -- no further than a record that cannot be decrypted: a position that is committed stays before it. */
+static int step_decrypted(struct farlog_consumer *consumer, struct farlog_consumed *item)
+{
+	struct farlog_place place = consumer->place;
+	uint64_t next_lsn = consumer->next_lsn;
+	bool is_place = consumer->is_place;
+	int result = consumer->decrypt_result != FARLOG_OK ? consumer->decrypt_result : step(consumer, item);
+
+	if (result != FARLOG_OK || !(item->flags & RECORD_FLAG_ENCRYPTED))
+		return result;
+	result = decrypt_item(consumer, item);
+	if (result != FARLOG_OK) {
+		consumer->place = place;
+		consumer->next_lsn = next_lsn;
+		consumer->is_place = is_place;
+	}
+	return result;
+}
+
 static void sleep_ns(uint64_t duration_ns)
 {
 	struct timespec duration = {
@@ -99,7 +141,7 @@ int farlog_consumer_next(farlog_consumer *consumer, uint64_t deadline_ns, struct
 	unsigned skipped = 0;
 
 	for (;;) {
-		int result = step(consumer, item);
+		int result = step_decrypted(consumer, item);
 		uint64_t now_ns;
 
 		if (result == FARLOG_OK || result == FARLOG_NOT_YET)

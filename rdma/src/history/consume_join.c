@@ -65,7 +65,8 @@ static int check_ring(struct farlog_consumer *consumer, const uint8_t uuid[16], 
 int consumer_open_ring(struct farlog_consumer *consumer, bool is_end, struct farlog_ring_status *status)
 {
 	struct farlog_reader_config config = {.start = is_end ? FARLOG_START_TAIL : FARLOG_START_HEAD,
-		.grant_token = consumer->has_token ? consumer->token : NULL};
+		.grant_token = consumer->has_token ? consumer->token : NULL,
+		.key_file = ""}; /* records of the store are decrypted here, and so are those of the ring */
 	int result = farlog_reader_open(consumer->ring_uri, &config, &consumer->reader, &consumer->trouble);
 
 	if (result != FARLOG_OK)

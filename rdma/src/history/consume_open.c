@@ -174,6 +174,18 @@ static int stand(struct farlog_consumer *consumer, const struct farlog_consumer_
 	return result == FARLOG_OK ? consumer_find_place(consumer, &status, config->start == FARLOG_CONSUME_END) : result;
 }
 
+static int open_decrypter(struct farlog_consumer *consumer, const struct farlog_consumer_config *config)
+{
+	const char *path = config->key_file != NULL ? config->key_file : keys_default_file();
+	struct keys *keys;
+	int result;
+
+	if (path == NULL)
+		return FARLOG_OK;
+	result = keys_open(path, &keys, &consumer->trouble);
+	return result == FARLOG_OK ? decrypter_open(keys, &consumer->decrypter, &consumer->trouble) : result;
+}
+
 int farlog_consumer_open(
 	const struct farlog_consumer_config *config, farlog_consumer **opened, struct farlog_error *error)
 {
@@ -195,6 +207,8 @@ int farlog_consumer_open(
 	if (result == FARLOG_OK && config->name != NULL)
 		memcpy(consumer->name, config->name, strlen(config->name) + 1);
 	if (result == FARLOG_OK)
+		result = open_decrypter(consumer, config);
+	if (result == FARLOG_OK)
 		result = stand(consumer, config);
 	if (result != FARLOG_OK) {
 		if (error != NULL)
@@ -213,6 +227,7 @@ void farlog_consumer_close(farlog_consumer *consumer)
 	farlog_reader_close(consumer->reader);
 	store_reader_close(consumer->history);
 	position_close(&consumer->position);
+	decrypter_close(consumer->decrypter);
 	explicit_bzero(consumer->token, sizeof(consumer->token));
 	free(consumer->ring_uri);
 	free(consumer->store_dir);

@@ -7,6 +7,7 @@
 #include "farlog/consume.h"
 #include "history/position.h"
 #include "history/store_reader.h"
+#include "ring/encrypt.h"
 
 #define CONSUMER_CLASS_COUNT 65536u
 
@@ -44,6 +45,9 @@ struct farlog_consumer {
 	size_t len;
 	uint64_t appended_lsn; /* as the ring was looked at last */
 	struct farlog_consumer_stats stats;
+	struct decrypter *decrypter; /* NULL: no keys */
+	uint64_t item_salt;          /* of the last record's stream */
+	int decrypt_result;          /* not OK: that record could not be decrypted. For good */
 	struct farlog_error trouble;
 };
 

@@ -101,7 +101,7 @@ static const char *measure(const struct store_segment *segment, struct store_rec
 
 	if (header->magic != RECORD_MAGIC)
 		return "bytes that are no record's magic";
-	if (header->version != RECORD_VERSION || header->header_words != RECORD_HEADER_LEN / 8)
+	if (header->version != record_version(header->flags) || header->header_words != RECORD_HEADER_LEN / 8)
 		return "a record of a version that is not known";
 	record->extent = is_pad ? (uint64_t)header->payload_len + RECORD_PAD_STORED_LEN :
 							  record_extent(segment->align, header->key_len, header->payload_len);

@@ -4,6 +4,7 @@
 
 #include "region/region.h"
 #include "region/superblock.h"
+#include "ring/encrypt.h"
 #include "ring/record.h"
 
 #define READER_TIP_LEN_FIRST 4096u /* of a READ beyond the hint, where nothing may be */
@@ -51,7 +52,20 @@ struct farlog_reader {
 	uint64_t reconnect_count;   /* of the region when the head was last seen to be the one released */
 	struct head_slot open_slot; /* with is_release_open: what it was to store */
 	bool is_release_open; /* a far release has failed: its slot may be torn at the target, or on its way there still */
+	struct decrypter *decrypter; /* NULL: encrypted records are given as they are */
+	int decrypt_result;          /* not OK: the record at decrypt_lsn cannot be decrypted. For good */
+	uint64_t decrypt_lsn;
+	struct farlog_error trouble; /* why */
 };
+
+/* reader_open_decrypter -- by the keys of `config`, or of FARLOG_KEY_FILE where that may concern the reader. OK;
+ * INVALID of a drain with keys; the errors of keys_open. */
+int reader_open_decrypter(struct farlog_reader *reader, const char *uri, const struct farlog_reader_config *config,
+	struct farlog_error *error) FARLOG_MUST_CHECK;
+
+/* reader_decrypt_batch -- make plain records of those that are encrypted. OK; NO_KEY, CORRUPT: the first one cannot be
+ * decrypted; later ones end the batch before them. */
+int reader_decrypt_batch(struct farlog_reader *reader, uint8_t *buf, struct farlog_batch *batch) FARLOG_MUST_CHECK;
 
 /* reader_confirm_head -- of a drain, by the header that has just been fetched: nobody else has drained while the
  * connection was away, the head is the one released last, or at expected_lsn. Then the credit, which may have been lost

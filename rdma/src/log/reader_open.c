@@ -186,12 +186,9 @@ static int open_granted(
 	return FARLOG_OK;
 }
 
-int farlog_reader_open(
-	const char *uri, const struct farlog_reader_config *asked, farlog_reader **opened, struct farlog_error *error)
+static int open_place(
+	const char *uri, const struct farlog_reader_config *config, farlog_reader **opened, struct farlog_error *error)
 {
-	static const struct farlog_reader_config defaults;
-	const struct farlog_reader_config *config = asked != NULL ? asked : &defaults;
-
 	if (stream_uri_is(uri))
 		return log_openers.reader_by_name(uri, config, opened, error);
 	if (config->grant_token != NULL && !config->is_drain)
@@ -199,9 +196,32 @@ int farlog_reader_open(
 	return reader_open(uri, config, NULL, opened, error);
 }
 
+int farlog_reader_open(
+	const char *uri, const struct farlog_reader_config *asked, farlog_reader **opened, struct farlog_error *error)
+{
+	static const struct farlog_reader_config defaults;
+	const struct farlog_reader_config *config = asked != NULL ? asked : &defaults;
+	int result = open_place(uri, config, opened, error);
+
+	if (result == FARLOG_OK && (*opened)->decrypter == NULL) /* a stream's name is opened by the URI of its ring */
+		result = reader_open_decrypter(*opened, uri, config, error);
+	if (result != FARLOG_OK) {
+		farlog_reader_close(*opened);
+		*opened = NULL;
+	}
+	return result;
+}
+
 int farlog_reader_read(farlog_reader *reader, void *buf, size_t buf_len, struct farlog_batch *batch)
 {
-	return reader->ops->read(reader, buf, buf_len, batch);
+	int result = reader->decrypt_result;
+
+	if (result != FARLOG_OK) {
+		*batch = (struct farlog_batch){.first_lsn = reader->decrypt_lsn};
+		return result;
+	}
+	result = reader->ops->read(reader, buf, buf_len, batch);
+	return result == FARLOG_OK && reader->decrypter != NULL ? reader_decrypt_batch(reader, buf, batch) : result;
 }
 
 int farlog_reader_release(farlog_reader *reader, uint64_t head_lsn, uint64_t head_seq, uint32_t last_epoch)
@@ -248,8 +268,10 @@ void farlog_reader_close(farlog_reader *reader)
 {
 	struct region_renewal *renewal = reader != NULL ? reader->renewal : NULL;
 
-	if (reader != NULL)
+	if (reader != NULL) {
+		decrypter_close(reader->decrypter);
 		reader->ops->close(reader);
+	}
 	if (renewal != NULL) /* the regions asked it until they were closed */
 		renewal->free(renewal);
 }

@@ -16,7 +16,6 @@
 
 #include <linux/futex.h>
 #include <limits.h>
-#include <sched.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -25,58 +24,6 @@
 #include "base/err.h"
 #include "log/late.h"
 #include "log/shared_handle.h"
-
-#define SPIN_COUNT 500u
-#define YIELD_COUNT 50u
-
-static void sleep_briefly(void)
-{
-	nanosleep(&(struct timespec){0, CLOCK_NAP_NS}, NULL);
-}
-
-/* spin_or_sleep -- the spins-th look at a word that another thread will change soon. Naps come late, because two
- * threads that take turns and both sleep_briefly would find each other asleep at every record for as long as they run
- * (measured: 62 us a record). */
-static void spin_or_sleep(unsigned spins)
-{
-	if (spins % SPIN_COUNT != 0)
-		cpu_relax();
-	else if (spins / SPIN_COUNT <= YIELD_COUNT)
-		sched_yield(); /* the thread that is waited for may want this core */
-	else
-		sleep_briefly();
-}
-
-/* has_deadline_passed -- of a deadline that begins when it is first asked for, unless it has begun. */
-static bool has_deadline_passed(struct deadline *deadline)
-{
-	if (deadline->at_ns == 0)
-		deadline->at_ns = clock_after_ns(deadline->duration_ns);
-	return clock_monotonic_ns() >= deadline->at_ns;
-}
-
-/* pause_until_deadline -- as spin_or_sleep. False: the deadline has passed, and what is added to it for other
- * threads. */
-static bool pause_until_deadline(unsigned spins, struct deadline *deadline)
-{
-	if (spins % SPIN_COUNT == 0 && has_deadline_passed(deadline) &&
-		clock_monotonic_ns() - deadline->at_ns >= deadline->turn_ns)
-		return false;
-	spin_or_sleep(spins);
-	return true;
-}
-
-/* shared_lock -- what is guarded is a few dozen instructions; a holder that lost its core is waited for politely.
- * False: the deadline has passed. */
-bool shared_lock(uint64_t *word, struct deadline *deadline)
-{
-	for (unsigned spins = 1;; spins++) {
-		if (atomic_load_relaxed(word) == 0 && atomic_swap_if(word, 0, 1))
-			return true;
-		if (!pause_until_deadline(spins, deadline))
-			return false;
-	}
-}
 
 void shared_wake_waiters(struct farlog_shared *shared)
 {
@@ -169,7 +116,7 @@ __attribute__((noinline)) static bool wait_for_pending(struct farlog_shared *sha
 	for (unsigned spins = 1;
 		atomic_load_acquire(&shared->pending_count) != 0 && !atomic_load_relaxed(&shared->is_failed); spins++) {
 		shared_publish_pending(shared);
-		if (!pause_until_deadline(spins, deadline))
+		if (!shared_pause(spins, deadline))
 			return false;
 	}
 	return true;
@@ -207,7 +154,7 @@ static int reserve_place(struct farlog_shared *shared, const struct farlog_entry
 	struct deadline *deadline, struct reservation *reservation)
 {
 	uint64_t extent = 0;
-	int result = writer_check_entry(shared->writer, entry, &extent);
+	int result = writer_check_entry(shared->writer, entry, flags, &extent);
 
 	if (result != FARLOG_OK)
 		return result;
@@ -226,14 +173,21 @@ static int reserve_place(struct farlog_shared *shared, const struct farlog_entry
 	return result;
 }
 
-static void write_record(struct farlog_shared *shared, struct reservation *reservation)
+/* write_record -- OK; UNKNOWN: it could not be encrypted, and as its turn never comes, nothing behind it is published
+ * any more. */
+static int write_record(struct farlog_shared *shared, struct reservation *reservation)
 {
 	struct farlog_writer *writer = shared->writer;
+	bool is_written = writer_write(writer, &reservation->place, &reservation->gather);
 
-	writer_write(writer, &reservation->place, &reservation->gather);
 	if (reservation->is_large)
 		shared_unlock(&shared->staging);
+	if (!is_written) {
+		atomic_store_release(&shared->is_failed, 1);
+		return FARLOG_UNKNOWN;
+	}
 	writer->region->ops->data.seal(writer->region);
+	return FARLOG_OK;
 }
 
 /* publish_in_order -- in LSN order. UNKNOWN: the deadline came before the turn, which is left. */
@@ -243,7 +197,7 @@ static int publish_in_order(struct farlog_shared *shared, const struct reservati
 	for (unsigned spins = 1; atomic_load_acquire(&shared->published_lsn) != reservation->start_lsn; spins++) {
 		if (__builtin_expect(atomic_load_relaxed(&shared->pending_count) != 0, 0))
 			shared_publish_pending(shared);
-		if (!pause_until_deadline(spins, deadline)) {
+		if (!shared_pause(spins, deadline)) {
 			defer_publish(shared, reservation->start_lsn, reservation->place.end_lsn, start_ticks);
 			return FARLOG_UNKNOWN;
 		}
@@ -275,7 +229,7 @@ static bool end_commit(struct farlog_shared *shared, struct deadline *deadline, 
 	for (unsigned spins = 1; atomic_load_acquire(&shared->published_lsn) < start_lsn; spins++) {
 		if (__builtin_expect(atomic_load_relaxed(&shared->pending_count) != 0, 0))
 			shared_publish_pending(shared);
-		if (!pause_until_deadline(spins, deadline)) {
+		if (!shared_pause(spins, deadline)) {
 			if (has_pad)
 				defer_publish(shared, start_lsn, *end_lsn, clock_ticks());
 			return false;
@@ -367,7 +321,7 @@ int shared_wait_durable(struct farlog_shared *shared, uint64_t end_lsn, uint64_t
 			if (is_late)
 				return FARLOG_UNKNOWN;
 			if (region->caps.is_seal_durable)
-				sleep_briefly(); /* for the turns that were left: publishing makes durable */
+				shared_sleep(); /* for the turns that were left: publishing makes durable */
 			else
 				wait_for_leader(shared, seen, until_ns - now_ns);
 			continue;
@@ -427,15 +381,15 @@ static int append_record(struct farlog_shared *shared, const struct farlog_entry
 
 	while (result == FARLOG_FULL) {
 		hint_when_full(shared);
-		if (!is_waiting || !deadline_pause(&deadline, writer, false) || has_deadline_passed(&deadline))
+		if (!is_waiting || !deadline_pause(&deadline, writer, false) || deadline_has_passed(&deadline))
 			break;
 		result = reserve_place(shared, entry, flags, &deadline, &reservation);
 	}
 	if (result != FARLOG_OK)
 		return reject_append(writer, result, position);
 	*position = reservation.position;
-	write_record(shared, &reservation);
-	if (publish_in_order(shared, &reservation, start_ticks, &deadline) != FARLOG_OK) {
+	if (write_record(shared, &reservation) != FARLOG_OK ||
+		publish_in_order(shared, &reservation, start_ticks, &deadline) != FARLOG_OK) {
 		atomic_add(&writer->counters->unknown_count, 1);
 		return FARLOG_UNKNOWN;
 	}
@@ -468,7 +422,8 @@ int shared_submit(
 	if (result != FARLOG_OK)
 		return reject_append(shared->writer, result, position);
 	*position = reservation.position;
-	write_record(shared, &reservation);
+	if (write_record(shared, &reservation) != FARLOG_OK)
+		return FARLOG_UNKNOWN;
 	/* Left or not, it is whole: what waits for it settles it. */
 	may_fail(publish_in_order(shared, &reservation, clock_ticks(), &deadline));
 	return FARLOG_OK;

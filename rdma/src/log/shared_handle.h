@@ -31,6 +31,16 @@ struct farlog_shared {
 	uint32_t wakeup;          /* futex word: raised when durable_lsn moves or the region fails */
 };
 
+/* shared_sleep -- for the shortest time that gives the core away. */
+void shared_sleep(void);
+
+/* deadline_has_passed -- of a deadline that begins when it is first asked for, unless it has begun. */
+bool deadline_has_passed(struct deadline *deadline);
+
+/* shared_pause -- between two looks at a word that another thread will change, this one the spins-th: spin, then yield,
+ * then sleep. False: the deadline has passed, and what is added to it for other threads. */
+bool shared_pause(unsigned spins, struct deadline *deadline);
+
 /* shared_lock -- false: the deadline has passed. */
 bool shared_lock(uint64_t *word, struct deadline *deadline) FARLOG_MUST_CHECK;
 

@@ -1,17 +1,11 @@
 /* log/shared_open.c -- a shared writer's cold calls: open, resolve, the positions, close. */
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "farlog/host.h"
 
 #include "base/err.h"
 #include "log/shared_handle.h"
-
-static void sleep_briefly(void)
-{
-	nanosleep(&(struct timespec){0, CLOCK_NAP_NS}, NULL);
-}
 
 /* lock_until -- as shared_lock, for a lock that is held across a flush. False: the time has come. */
 static bool lock_until(uint64_t *word, uint64_t until_ns)
@@ -19,7 +13,7 @@ static bool lock_until(uint64_t *word, uint64_t until_ns)
 	while (!atomic_swap_if(word, 0, 1)) {
 		if (clock_monotonic_ns() >= until_ns)
 			return false;
-		sleep_briefly();
+		shared_sleep();
 	}
 	return true;
 }
@@ -156,7 +150,7 @@ int farlog_shared_close(farlog_shared *shared)
 	shared_end_beat(shared);
 	__atomic_store_n(&shared->is_closing, 1, __ATOMIC_SEQ_CST);
 	while (__atomic_load_n(&shared->user_count, __ATOMIC_SEQ_CST) != 0)
-		sleep_briefly();
+		shared_sleep();
 	shared_publish_pending(shared);
 	if (shared->writer->region->caps.is_seal_durable)
 		shared->writer->durable_lsn = shared->durable_lsn;

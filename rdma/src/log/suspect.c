@@ -44,9 +44,9 @@ static bool judge_header(const struct farlog_reader *reader, const struct record
 	if (header->magic != RECORD_MAGIC || header->lsn != reader->cursor.lsn)
 		set_text(suspect, "no record claims this place: magic %#x, lsn %lu; expected %#x, %lu", header->magic,
 			header->lsn, RECORD_MAGIC, reader->cursor.lsn);
-	else if (header->version != RECORD_VERSION || header->header_words != RECORD_HEADER_LEN / 8)
+	else if (header->version != record_version(header->flags) || header->header_words != RECORD_HEADER_LEN / 8)
 		set_text(suspect, "version %u with a header of %u words; expected version %u with %u", header->version,
-			header->header_words, RECORD_VERSION, RECORD_HEADER_LEN / 8);
+			header->header_words, record_version(header->flags), RECORD_HEADER_LEN / 8);
 	else if (header->epoch > epoch_max || header->epoch < epoch || header->epoch == 0)
 		set_text(suspect, "epoch %u; expected %u at least and %u at most", header->epoch, epoch, epoch_max);
 	else if (header->epoch != epoch && !(header->flags & (RECORD_FLAG_EPOCH | RECORD_FLAG_PAD)))

@@ -380,7 +380,7 @@ int farlog_append_batch(farlog_writer *writer, const struct farlog_entry *entrie
 int farlog_claim(
 	farlog_writer *writer, uint32_t len, uint16_t class_id, const void *key, uint16_t key_len, void **payload)
 {
-	uint64_t extent = record_extent(writer->identity.align, key_len, len);
+	uint64_t extent = record_extent(writer->identity.align, key_len + writer->envelope_len, len);
 
 	*payload = NULL;
 	writer->has_claim = false;

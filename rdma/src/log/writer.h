@@ -7,6 +7,7 @@
 #include "farlog/farlog.h"
 #include "log/settings.h"
 #include "region/region.h"
+#include "ring/encrypt.h"
 #include "ring/layout.h"
 #include "ring/record.h"
 #include "ring/ring.h"
@@ -92,6 +93,8 @@ struct farlog_writer {
 	uint64_t seen_durable_lsn;
 	uint64_t seen_hint_lsn;
 	uint64_t hinted_lsn;
+	struct encrypter *encrypter; /* NULL: the ring's records are not encrypted */
+	uint32_t envelope_len;       /* of an encrypted record; 0: none is */
 };
 
 /* The PAD behind the last record of a commit. */
@@ -198,9 +201,9 @@ static inline uint8_t writer_copies(const struct farlog_writer *writer)
 /* writer_is_fenced -- looks at the fence word; remembers. */
 bool writer_is_fenced(struct farlog_writer *writer);
 
-/* writer_check_entry -- OK, INVALID or TOO_LARGE; *extent is what the record takes. */
-int writer_check_entry(
-	const struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t *extent) FARLOG_MUST_CHECK;
+/* writer_check_entry -- OK, INVALID or TOO_LARGE; *extent is what the record takes, which has these flags. */
+int writer_check_entry(const struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t flags,
+	uint64_t *extent) FARLOG_MUST_CHECK;
 
 /* writer_find_place -- OK or FULL; takes newer credit when needed. */
 int writer_find_place(struct farlog_writer *writer, uint64_t extent, struct ring_place *place) FARLOG_MUST_CHECK;
@@ -226,9 +229,19 @@ void writer_gather(const struct farlog_writer *writer, const struct ring_place *
 
 #define WRITER_SMALL_LEN 4096u
 
-/* writer_write -- PAD if one is needed, then the record. One of more than WRITER_SMALL_LEN ring bytes passes through
- * `staging`: then only one thread at a time. */
-void writer_write(const struct farlog_writer *writer, const struct ring_place *place, struct gather *gather);
+/* writer_write -- PAD if one is needed, then the record, encrypted where its head says so. One of more than
+ * WRITER_SMALL_LEN ring bytes passes through `staging`: then only one thread at a time. False: it could not be
+ * encrypted. Nothing was written then, and its LSN must not be used again. */
+bool writer_write(
+	const struct farlog_writer *writer, const struct ring_place *place, struct gather *gather) FARLOG_MUST_CHECK;
+
+/* writer_open_encrypter -- while it opens: with the first key of config's file, where the ring is encrypted. OK; NO_KEY
+ * and the errors of keys_open; INVALID: a key is given, and the ring is not encrypted. */
+int writer_open_encrypter(struct farlog_writer *writer, const char *uri, const struct farlog_writer_config *config,
+	struct farlog_error *error) FARLOG_MUST_CHECK;
+
+/* writer_end_encryption -- after a record that could not be encrypted: nothing more is taken. CLOSED. */
+int writer_end_encryption(struct farlog_writer *writer) FARLOG_MUST_CHECK;
 
 /* writer_spans -- the ring bytes [from, to) as one span or, around the end, two. */
 unsigned writer_spans(

@@ -292,6 +292,8 @@ static int open_steps(struct farlog_writer *writer, const char *uri, const struc
 	if (result != FARLOG_OK)
 		return result;
 	result = check_uuid(writer, uri, config->ring_uuid, error);
+	if (result == FARLOG_OK && (watch == NULL || !watch->is_cutting))
+		result = writer_open_encrypter(writer, uri, config, error);
 	if (result != FARLOG_OK)
 		return result;
 	locked = region_lock(writer->region, REGION_ROLE_WRITER);
@@ -346,6 +348,7 @@ static void free_writer(struct farlog_writer *writer)
 	stats_close(writer->counters, writer->counters_lock_fd);
 	free(writer->counters_dir);
 	free(writer->staging);
+	encrypter_close(writer->encrypter);
 	free(writer);
 }
 

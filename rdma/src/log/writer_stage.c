@@ -19,39 +19,17 @@ bool writer_is_fenced(struct farlog_writer *writer)
 	return true;
 }
 
-int writer_check_entry(const struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t *extent)
+int writer_check_entry(
+	const struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t flags, uint64_t *extent)
 {
-	*extent = record_extent(writer->identity.align, entry->key_len, entry->len);
+	uint32_t envelope_len = flags == 0 ? writer->envelope_len : 0;
+
+	*extent = record_extent(writer->identity.align, entry->key_len + envelope_len, entry->len);
 	if (*extent > writer->identity.record_len_max)
 		return FARLOG_TOO_LARGE;
 	if ((entry->len > 0 && entry->data == NULL) || (entry->key_len > 0 && entry->key == NULL))
 		return FARLOG_INVALID;
 	return FARLOG_OK;
-}
-
-/* take_block_credit -- a drain may have read what a command is still writing. Until that is back its place is not used
- * again: the command takes its bytes from there. And an LBA of which the drain has read a part is written as a
- * whole. */
-static uint64_t take_block_credit(const struct farlog_writer *writer, uint64_t credit_lsn)
-{
-	uint64_t durable_lsn = atomic_load_relaxed(&writer->durable_lsn);
-
-	return (credit_lsn > durable_lsn ? durable_lsn : credit_lsn) & ~((uint64_t)writer->identity.block_len - 1);
-}
-
-/* writer_read_credit -- the drain stores the credit after it has persisted the head. A value that could not be one
- * (foreign bytes) is not believed. */
-void writer_read_credit(struct farlog_writer *writer, bool is_urgent)
-{
-	uint64_t credit_lsn;
-
-	writer->region->ops->data.refresh_words(writer->region, is_urgent);
-	credit_lsn = region_load_word(writer->region, LAYOUT_CREDIT_OFF);
-	if (writer->region->caps.commit_len != 0)
-		credit_lsn = take_block_credit(writer, credit_lsn);
-	if (credit_lsn > writer->ring.credit_lsn && credit_lsn <= writer->ring.appended_lsn)
-		writer->ring.credit_lsn = credit_lsn;
-	atomic_store_relaxed(&writer->counters->credit_lsn, writer->ring.credit_lsn);
 }
 
 int writer_find_place(struct farlog_writer *writer, uint64_t extent, struct ring_place *place)
@@ -113,6 +91,8 @@ void writer_gather(const struct farlog_writer *writer, const struct ring_place *
 
 	clock_read(ticks, &now);
 	gather_entry(writer, place, entry, flags, &now, gather);
+	if (flags == 0 && writer->encrypter != NULL)
+		encrypt_head(gather);
 }
 
 void writer_write_pad(const struct farlog_writer *writer, const struct writer_pad *pad)
@@ -163,16 +143,20 @@ void writer_end_commit(struct farlog_writer *writer)
 		writer_write_pad(writer, &pad);
 }
 
-__attribute__((noinline)) void writer_write(
+__attribute__((noinline)) bool writer_write(
 	const struct farlog_writer *writer, const struct ring_place *place, struct gather *gather)
 {
 	struct region *region = writer->region;
 	uint8_t small[WRITER_SMALL_LEN] __attribute__((aligned(LAYOUT_LINE_LEN)));
 
+	gather->scratch = gather->len <= sizeof(small) ? small : writer->staging;
+	if (gather_is_encrypted(gather) &&
+		!encrypter_gather(writer->encrypter, gather, gather->scratch + RECORD_HEADER_LEN))
+		return false;
 	if (__builtin_expect(place->pad_len > 0, 0))
 		write_pad(writer, place->pad_len, gather);
-	gather->scratch = gather->len <= sizeof(small) ? small : writer->staging;
 	region->ops->data.gather(region, LAYOUT_DATA_OFF + place->record_off, gather);
+	return true;
 }
 
 /* update_pressure -- the ring is or was filled to where somebody should know. */
@@ -245,13 +229,14 @@ int writer_stage_generally(struct farlog_writer *writer, const struct farlog_ent
 		return FARLOG_CLOSED;
 	if (writer_is_fenced(writer))
 		return FARLOG_FENCED;
-	result = writer_check_entry(writer, entry, &extent);
+	result = writer_check_entry(writer, entry, flags, &extent);
 	if (result == FARLOG_OK)
 		result = writer_find_place(writer, extent, &place);
 	if (result != FARLOG_OK)
 		return result;
 	writer_gather(writer, &place, entry, flags, ticks, &gather);
-	writer_write(writer, &place, &gather);
+	if (!writer_write(writer, &place, &gather))
+		return writer_end_encryption(writer);
 	writer_fill_position(writer, &place, writer->ring.next_seq, position);
 	ring_advance(&writer->ring, &place);
 	writer_update_counters(writer, !(flags & RECORD_FLAG_EPOCH), (uint64_t)entry->len + entry->key_len);
@@ -357,7 +342,9 @@ static void choose_general_stage(struct farlog_writer *writer)
 	writer->submit = submit_general;
 	writer->plain_len_max =
 		writer->identity.record_len_max < WRITER_SMALL_LEN ? writer->identity.record_len_max : WRITER_SMALL_LEN;
-	writer->plain_limit_lsn = 0; /* the epoch's record, which goes the long way, moves it */
+	if (writer->encrypter != NULL)
+		writer->plain_len_max = 0; /* each goes the general way */
+	writer->plain_limit_lsn = 0;   /* the epoch's record, which goes the long way, moves it */
 	writer->plain_fence = region_fence_word(region);
 }
 

@@ -48,6 +48,7 @@ int members_check_ring(struct region_members *whole, struct member *member, stru
 	REJECT_DIFFERENT(capacity, "%lu");
 	REJECT_DIFFERENT(align, "%u");
 	REJECT_DIFFERENT(record_len_max, "%u");
+	REJECT_DIFFERENT(encryption, "%u");
 	/* On blocks a commit ends with an LBA, by a PAD that a ring in memory does not know. Where every record does, there
 	 * is none. */
 	if (own->block_len != first->block_len && (own->align < own->block_len || own->align < first->block_len))

@@ -123,7 +123,7 @@ static void accept_reader(struct reader_members *members, struct reader_member *
 	const char *why;
 
 	if (members->identity.capacity == 0)
-		members->identity = reader->identity;
+		members->identity = members->front.identity = reader->identity;
 	why = find_difference(members, reader);
 	if (why != NULL) {
 		reader_close_ring(reader);

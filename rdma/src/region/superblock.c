@@ -24,21 +24,25 @@ static bool is_power_of_two(uint32_t value)
 	return value != 0 && (value & (value - 1)) == 0;
 }
 
-static uint32_t newest_version(const struct superblock *superblock)
+uint32_t superblock_version(const struct superblock *superblock)
 {
-	return superblock->block_len != 0 ? LAYOUT_VERSION_PACKED : LAYOUT_VERSION;
+	return (superblock->block_len != 0 ? LAYOUT_VERSION_PACKED : LAYOUT_VERSION) +
+		(superblock->encryption != FARLOG_ENCRYPTION_NONE ? LAYOUT_VERSION_ENCRYPTED : 0);
 }
 
 /* has_known_version -- a packed ring must not be read by a build that takes every PAD for the ring's end, nor the other
  * way round. */
 static bool has_known_version(const struct superblock *superblock)
 {
+	if (superblock->encryption > FARLOG_ENCRYPTION_AES_256_GCM)
+		return false;
 	if (superblock->block_len == 0)
-		return superblock->version == LAYOUT_VERSION;
+		return superblock->version == superblock_version(superblock);
 	return is_power_of_two(superblock->block_len) && superblock->block_len <= LAYOUT_BLOCK_LEN &&
 		superblock->record_len_max >= superblock->block_len &&
-		(superblock->version == LAYOUT_VERSION_PACKED ||
-			(superblock->version == LAYOUT_VERSION && superblock->align >= superblock->block_len));
+		(superblock->version == superblock_version(superblock) ||
+			(superblock->version == LAYOUT_VERSION && superblock->encryption == FARLOG_ENCRYPTION_NONE &&
+				superblock->align >= superblock->block_len));
 }
 
 /* superblock_is_usable -- a valid checksum does not prove that this build can use it. */
@@ -71,10 +75,15 @@ static int set_load_error(
 		if (seen[i].magic != LAYOUT_SUPERBLOCK_MAGIC)
 			continue;
 		/* an interrupted format leaves 0 */
-		if (seen[i].version != LAYOUT_VERSION && seen[i].version != newest_version(&seen[i]) && seen[i].version != 0)
+		if (seen[i].version != LAYOUT_VERSION && seen[i].version != superblock_version(&seen[i]) &&
+			seen[i].version != 0)
 			return error_set(error, FARLOG_UNSUPPORTED, 0,
 				"region \"%s\": ring format version %u; this build reads version %u%s", uri, seen[i].version,
-				newest_version(&seen[i]), seen[i].block_len != 0 ? " and the one before" : "");
+				superblock_version(&seen[i]), seen[i].block_len != 0 ? " and the one before" : "");
+		if (superblock_is_sound(&seen[i]) && seen[i].encryption > FARLOG_ENCRYPTION_AES_256_GCM)
+			return error_set(error, FARLOG_UNSUPPORTED, 0,
+				"region \"%s\": its records are encrypted by method %u; this build knows method %u", uri,
+				seen[i].encryption, FARLOG_ENCRYPTION_AES_256_GCM);
 		if (superblock_is_sound(&seen[i]) && (seen[i].block_len != 0) != (region->caps.commit_len != 0))
 			return set_media_error(uri, &seen[i], error);
 		if (superblock_is_sound(&seen[i]) && seen[i].capacity > region->contract.size_bytes - LAYOUT_DATA_OFF)
@@ -282,4 +291,5 @@ void superblock_describe(const struct superblock *superblock, struct farlog_ring
 	status->epoch_start_seq = superblock->epoch_start_seq;
 	status->epoch_opened_ns = superblock->epoch_opened_ns;
 	status->created_ns = superblock->created_ns;
+	status->encryption = superblock->encryption;
 }

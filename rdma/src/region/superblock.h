@@ -14,6 +14,9 @@ int superblock_load(const struct region *region, const char *uri, struct superbl
 /* superblock_is_zero -- are all bytes before the data zero? */
 bool superblock_is_zero(const struct region *region);
 
+/* superblock_version -- of a ring of this kind, when it is made. */
+uint32_t superblock_version(const struct superblock *superblock);
+
 /* superblock_checksums -- the checksum of each slot, 0 of one never written. False: one of them is torn. */
 bool superblock_checksums(const struct region *region, uint32_t marks[2]);
 

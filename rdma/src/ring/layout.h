@@ -29,6 +29,8 @@
 #define LAYOUT_SUPERBLOCK_MAGIC 0x4253474F4C524146ull /* "FARLOGSB" */
 #define LAYOUT_VERSION 2u        /* of a ring in memory; on blocks, one whose records begin on LBAs */
 #define LAYOUT_VERSION_PACKED 3u /* on blocks: records follow one another, and a commit ends with an LBA */
+/* Added to either for a ring with encrypted records: programs that do not know them refuse it. */
+#define LAYOUT_VERSION_ENCRYPTED 2u
 
 struct superblock {
 	uint64_t magic;
@@ -46,8 +48,9 @@ struct superblock {
 	uint64_t epoch_start_seq;
 	uint64_t created_ns;
 	uint64_t epoch_opened_ns;
-	uint32_t block_len; /* of a ring on blocks: the LBA that it was made for; 0 = a ring in memory */
-	uint8_t reserved_a[20];
+	uint32_t block_len;  /* of a ring on blocks: the LBA that it was made for; 0 = a ring in memory */
+	uint32_t encryption; /* enum farlog_encryption */
+	uint8_t reserved_a[16];
 	char stream_name[FARLOG_STREAM_NAME_LEN];
 	char writer_id[FARLOG_WRITER_ID_LEN];
 	/* of one of several members: where the undrained records began when the epoch was opened; other members may know
@@ -78,6 +81,7 @@ _Static_assert(offsetof(struct superblock, align) == 48, "superblock.align");
 _Static_assert(offsetof(struct superblock, generation) == 56, "superblock.generation");
 _Static_assert(offsetof(struct superblock, epoch_start_lsn) == 72, "superblock.epoch_start_lsn");
 _Static_assert(offsetof(struct superblock, block_len) == 104, "superblock.block_len");
+_Static_assert(offsetof(struct superblock, encryption) == 108, "superblock.encryption");
 _Static_assert(offsetof(struct superblock, stream_name) == 128, "superblock.stream_name");
 _Static_assert(offsetof(struct superblock, writer_id) == 192, "superblock.writer_id");
 _Static_assert(offsetof(struct superblock, floor_lsn) == 320, "superblock.floor_lsn");

@@ -48,7 +48,7 @@ static int epoch_fits(const struct record_cursor *cursor, const struct record_he
 
 static int header_fits(const struct record_cursor *cursor, const struct record_header *header)
 {
-	return header->magic == RECORD_MAGIC && header->version == RECORD_VERSION &&
+	return header->magic == RECORD_MAGIC && header->version == record_version(header->flags) &&
 		header->header_words == RECORD_HEADER_LEN / 8 && header->lsn == cursor->lsn && header->seq == cursor->seq &&
 		epoch_fits(cursor, header);
 }

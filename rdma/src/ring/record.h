@@ -12,6 +12,7 @@
 
 #define RECORD_MAGIC 0x31474C46u /* "FLG1" */
 #define RECORD_VERSION 1u
+#define RECORD_VERSION_ENCRYPTED 2u /* of a record with RECORD_FLAG_ENCRYPTED, and of no other */
 #define RECORD_HEADER_LEN 56u
 #define RECORD_TRAILER_LEN 8u
 #define RECORD_CRC_OFF 52u
@@ -25,6 +26,7 @@ enum record_flag {
 	RECORD_FLAG_HEARTBEAT = 4,
 	RECORD_FLAG_SEAL = 8,
 	RECORD_FLAG_GAP = 16,
+	RECORD_FLAG_ENCRYPTED = 32, /* the application's: ring/encrypt.h. All other flags are of farlog's own records */
 };
 
 struct record_header {
@@ -80,6 +82,13 @@ struct record_cursor {
 	uint32_t epoch_max; /* none above it is believed */
 };
 
+/* record_version -- of a record with these flags: a program that does not know encrypted ones takes none for a plain
+ * one. */
+static inline uint8_t record_version(uint16_t flags)
+{
+	return flags & RECORD_FLAG_ENCRYPTED ? RECORD_VERSION_ENCRYPTED : RECORD_VERSION;
+}
+
 /* record_extent -- ring bytes of a record with this key and payload, as 64-bit so that it cannot overflow. */
 static inline uint64_t record_extent(uint32_t align, uint32_t key_len, uint32_t payload_len)
 {
@@ -109,7 +118,7 @@ static inline bool record_pad_fits(
 static inline void record_gather(const struct record_identity *identity, const struct record_header *header,
 	const void *key, const void *payload, uint64_t extent, struct gather *gather)
 {
-	gather->head[0] = (uint64_t)RECORD_MAGIC | (uint64_t)RECORD_VERSION << 32 |
+	gather->head[0] = (uint64_t)RECORD_MAGIC | (uint64_t)record_version(header->flags) << 32 |
 		(uint64_t)(RECORD_HEADER_LEN / 8) << 40 | (uint64_t)header->flags << 48;
 	gather->head[1] = header->lsn;
 	gather->head[2] = (uint64_t)header->epoch | (uint64_t)header->payload_len << 32;

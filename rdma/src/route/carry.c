@@ -76,7 +76,7 @@ static bool next_record(const struct route_leg *leg, const struct farlog_batch *
 /* is_carriable -- plain and GAP records; others belong to the buffer itself. */
 static bool is_carriable(const struct record_header *header)
 {
-	return (header->flags & ~RECORD_FLAG_GAP) == 0;
+	return (header->flags & ~(RECORD_FLAG_GAP | RECORD_FLAG_ENCRYPTED)) == 0;
 }
 
 static void advance_head(const struct route_leg *leg, const struct record_header *header, struct head_slot *slot)
@@ -156,7 +156,7 @@ static void count_sent(struct route_leg *leg, uint64_t *sent, uint64_t *unsent)
 	while ((result = pass_next(leg, &pass, &header, &entry)) == FARLOG_OK) {
 		bool is_sent = is_carriable(&header) && leg->writer != NULL && ring_seq++ < leg->writer->ring.next_seq;
 
-		if (header.flags != 0)
+		if ((header.flags & ~RECORD_FLAG_ENCRYPTED) != 0)
 			continue; /* a GAP reports records that are counted already */
 		*sent += is_sent;
 		*unsent += !is_sent;
@@ -324,7 +324,9 @@ static int append_batch(struct route_leg *leg, const struct farlog_batch *batch,
 		if (!is_carriable(&header))
 			continue;
 		if (load->ring_seq >= leg->writer->ring.next_seq) { /* else it has been appended already */
-			result = writer_stage(leg->writer, &entry, header.flags & RECORD_FLAG_GAP, clock_ticks(), &position);
+			result = route_decrypt(leg, &header, &entry);
+			if (result == FARLOG_OK)
+				result = writer_stage(leg->writer, &entry, header.flags & RECORD_FLAG_GAP, clock_ticks(), &position);
 			if (result == FARLOG_TOO_LARGE || result == FARLOG_INVALID)
 				result = append_gap_too_large(leg, &position);
 			if (result != FARLOG_OK)
@@ -421,7 +423,7 @@ static int send_heartbeat(struct route_leg *leg)
 	if (!atomic_load_acquire(&leg->is_heartbeat_due) || shared_published_lsn(leg->buffer) != leg->carried_lsn)
 		return FARLOG_OK;
 	atomic_store_relaxed(&leg->is_heartbeat_due, 0);
-	if (writer_check_entry(leg->writer, &nothing, &extent) != FARLOG_OK ||
+	if (writer_check_entry(leg->writer, &nothing, RECORD_FLAG_HEARTBEAT, &extent) != FARLOG_OK ||
 		writer_find_place(leg->writer, extent, &place) != FARLOG_OK)
 		return FARLOG_OK; /* the next heartbeat tries again */
 	if (release_head(leg, &slot, leg->writer->epoch, ring_seq) != FARLOG_OK)

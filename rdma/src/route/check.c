@@ -59,7 +59,7 @@ int route_check_writer(struct farlog_writer *writer, const struct farlog_entry *
 		return FARLOG_CLOSED;
 	if (writer_is_fenced(writer))
 		return FARLOG_FENCED;
-	result = writer_check_entry(writer, entry, &extent);
+	result = writer_check_entry(writer, entry, 0, &extent);
 	return result == FARLOG_OK ? writer_find_place(writer, extent, &place) : result;
 }
 

@@ -11,11 +11,28 @@ int route_check_buffer(const struct route_leg *leg, const struct farlog_entry *e
 		writer->identity.capacity / 16 < ROUTE_KEPT_LEN_MAX ? writer->identity.capacity / 16 : ROUTE_KEPT_LEN_MAX;
 	struct ring_place place;
 	uint64_t extent;
-	int result = writer_check_entry(writer, entry, &extent);
+	int result = writer_check_entry(writer, entry, 0, &extent);
 
 	if (writer->is_failed)
 		return FARLOG_CLOSED;
 	return result == FARLOG_OK ? writer_find_place(writer, before_bytes + extent + kept, &place) : result;
+}
+
+int route_decrypt(struct route_leg *leg, const struct record_header *header, struct farlog_entry *entry)
+{
+	uint8_t *raw = (uint8_t *)(uintptr_t)entry->key - RECORD_HEADER_LEN;
+	struct farlog_error error = {.text = "its spill is encrypted, and no key was given"};
+	int result = FARLOG_NO_KEY;
+
+	if (!(header->flags & RECORD_FLAG_ENCRYPTED))
+		return FARLOG_OK;
+	if (leg->decrypter != NULL)
+		result = decrypter_open_record(
+			leg->decrypter, leg->reader->identity.salt, raw, &entry->key_len, &entry->len, &error);
+	entry->data = raw + RECORD_HEADER_LEN + entry->key_len;
+	if (result != FARLOG_OK)
+		route_set_text(leg, error.text);
+	return result;
 }
 
 void route_set_text(struct route_leg *leg, const char *text)

@@ -99,6 +99,7 @@ static int copy_opening(struct route_leg *leg, const struct farlog_route_leg *as
 	opening->uri = copy_text(asked->uri, &has_failed);
 	opening->config.writer_name = opening->writer_name = copy_text(asked->config.writer_name, &has_failed);
 	opening->config.counters_dir = opening->counters_dir = copy_text(asked->config.counters_dir, &has_failed);
+	opening->config.key_file = opening->key_file = copy_text(asked->config.key_file, &has_failed);
 	if (has_failed)
 		return error_set(error, FARLOG_NO_MEMORY, 0, "leg \"%s\": out of memory", asked->name);
 	if (count > 1) { /* one element for each ring of the URI */
@@ -114,11 +115,12 @@ static int copy_opening(struct route_leg *leg, const struct farlog_route_leg *as
 	return FARLOG_OK;
 }
 
-/* make_spill -- format a new one. */
-static int make_spill(const struct farlog_route_leg *asked, struct farlog_error *error)
+/* make_spill -- format a new one: encrypted where the leg has a key. */
+static int make_spill(const struct farlog_route_leg *asked, bool has_key, struct farlog_error *error)
 {
-	struct farlog_ring_config config = {
-		.size_bytes = asked->buffer_bytes != 0 ? asked->buffer_bytes : SPILL_BYTES, .stream_name = asked->name};
+	struct farlog_ring_config config = {.size_bytes = asked->buffer_bytes != 0 ? asked->buffer_bytes : SPILL_BYTES,
+		.stream_name = asked->name,
+		.encryption = has_key ? FARLOG_ENCRYPTION_AES_256_GCM : FARLOG_ENCRYPTION_NONE};
 
 	return farlog_ring_format(asked->spill_uri, &config, error);
 }
@@ -129,15 +131,22 @@ static int open_spill(
 	struct farlog_writer_config config = {.level = asked->spill_level,
 		.policy = FARLOG_POLICY_REJECT,
 		.writer_name = route,
-		.counters_dir = asked->config.counters_dir};
+		.counters_dir = asked->config.counters_dir,
+		.key_file = asked->config.key_file != NULL ? asked->config.key_file : keys_default_file()};
+	bool has_key = config.key_file != NULL && config.key_file[0] != '\0';
 	struct farlog_ring_status status;
+	struct keys *keys;
 	int result = farlog_shared_open(asked->spill_uri, &config, &leg->buffer, error);
 
 	if (result == FARLOG_NOT_FOUND || result == FARLOG_NOT_A_RING) {
-		result = make_spill(asked, error);
+		result = make_spill(asked, has_key, error);
 		if (result == FARLOG_OK)
 			result = farlog_shared_open(asked->spill_uri, &config, &leg->buffer, error);
 	}
+	if (result == FARLOG_OK && has_key)
+		result = keys_open(config.key_file, &keys, error);
+	if (result == FARLOG_OK && has_key)
+		result = decrypter_open(keys, &leg->decrypter, error);
 	if (result != FARLOG_OK)
 		return result;
 	farlog_shared_ring(leg->buffer, &status);
@@ -299,6 +308,8 @@ static int close_leg(struct route_leg *leg)
 	free(leg->opening.uri);
 	free(leg->opening.writer_name);
 	free(leg->opening.counters_dir);
+	free(leg->opening.key_file);
+	decrypter_close(leg->decrypter);
 	pthread_mutex_destroy(&leg->writer_lock);
 	pthread_mutex_destroy(&leg->text_lock);
 	explicit_bzero(leg->opening.grant_token, sizeof(leg->opening.grant_token));

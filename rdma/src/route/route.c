@@ -46,7 +46,7 @@ static void begin_run(struct route_step *step, unsigned i)
 	run->is_begun = true;
 	if (!leg->has_spill || run->path != ROUTE_PATH_DIRECT)
 		return;
-	if (writer_check_entry(shared_writer(leg->buffer), &step->entries[step->end], &extent) != FARLOG_OK)
+	if (writer_check_entry(shared_writer(leg->buffer), &step->entries[step->end], 0, &extent) != FARLOG_OK)
 		extent =
 			shared_writer(leg->buffer)->identity.capacity; /* neither this record nor a later one may go to the spill */
 	run->spill_bytes += extent;

@@ -44,6 +44,7 @@ struct route_opening {
 	struct farlog_writer_config config;
 	char *writer_name;
 	char *counters_dir;
+	char *key_file; /* also of its spill; NULL: none */
 	uint8_t ring_uuid[16 * FARLOG_MEMBER_COUNT_MAX];
 	uint8_t grant_token[FARLOG_TOKEN_LEN * FARLOG_MEMBER_COUNT_MAX];
 };
@@ -63,6 +64,7 @@ struct route_leg {
 	struct farlog_writer *writer;
 	struct farlog_shared *buffer; /* only the appender appends; NULL = required with policy FAIL */
 	struct farlog_reader *reader; /* of the buffer, as its drain. Used by the owner */
+	struct decrypter *decrypter;  /* of a spill with a key. Used by the carrier; NULL: none */
 	uint64_t deadline_ns;         /* of an append to its ring, when none was given */
 	uint64_t carried_lsn;         /* of the buffer: all below is in the ring. Stored by the carrier */
 	uint64_t state;               /* enum farlog_leg_state */
@@ -157,6 +159,10 @@ bool route_own_ring(struct route_leg *leg);
 int route_begin_spill(struct route_leg *leg, uint64_t ring_seq) FARLOG_MUST_CHECK;
 /* route_pass_ring -- the carrier becomes the owner. */
 void route_pass_ring(struct route_leg *leg);
+
+/* route_decrypt -- of a record of the spill, in its batch, what was appended. OK, or why it is not known. */
+int route_decrypt(
+	struct route_leg *leg, const struct record_header *header, struct farlog_entry *entry) FARLOG_MUST_CHECK;
 
 /* route_set_text -- the last error, for farlog_route_stats; NULL = none. */
 void route_set_text(struct route_leg *leg, const char *text);

@@ -3,6 +3,7 @@
  *
  * A child process opens a ring on tmpfs, then gives its thread a seccomp filter that turns every system call into a
  * signal, which is counted. Allocation is counted by the linker's --wrap around the core's and this file's calls. */
+#include <dlfcn.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -17,7 +18,7 @@
 
 #include "ring/layout.h"
 #include "blocks/nvme.h"
-#include "unit.h"
+#include "encrypted.h"
 #include "log/writer.h"
 
 struct counts {
@@ -157,6 +158,37 @@ static void quiet(farlog_writer *writer)
 	nvme->is_words_read_flying = true;
 }
 
+static void *count_crypto_malloc(size_t len, const char *file, int line)
+{
+	(void)file, (void)line;
+	count_allocation();
+	return __real_malloc(len);
+}
+
+static void *count_crypto_realloc(void *old, size_t len, const char *file, int line)
+{
+	(void)file, (void)line;
+	count_allocation();
+	return __real_realloc(old, len);
+}
+
+static void crypto_free(void *old, const char *file, int line)
+{
+	(void)file, (void)line;
+	free(old);
+}
+
+/* watch_crypto -- count what libcrypto allocates: before it has allocated anything. */
+static bool watch_crypto(void)
+{
+	void *handle = dlopen("libcrypto.so.3", RTLD_NOW | RTLD_LOCAL);
+	int (*set)(void *(*)(size_t, const char *, int), void *(*)(void *, size_t, const char *, int),
+		void (*)(void *, const char *, int));
+
+	*(void **)&set = handle != NULL ? dlsym(handle, "CRYPTO_set_mem_functions") : NULL;
+	return set != NULL && set(count_crypto_malloc, count_crypto_realloc, crypto_free) == 1;
+}
+
 static int child(const char *uri)
 {
 	bool is_nvme = strncmp(uri, "nvme:", 5) == 0;
@@ -167,6 +199,8 @@ static int child(const char *uri)
 	struct farlog_position position;
 	bool is_shared = strstr(uri, "shared") != NULL;
 
+	if (strstr(uri, "encrypted") != NULL && !watch_crypto())
+		return 2;
 	if (is_shared ? farlog_shared_open(uri, &config, &shared, NULL) != FARLOG_OK :
 					farlog_writer_open(uri, &config, &writer, NULL) != FARLOG_OK)
 		return 1;
@@ -189,6 +223,16 @@ static int child(const char *uri)
 
 static uint64_t enter_count; /* of the last run */
 
+static void format(const char *uri)
+{
+	struct farlog_ring_config config = {
+		.size_bytes = LAYOUT_DATA_OFF + (8u << 20), .record_len_max = 1024, .is_forced = 1};
+
+	if (strstr(uri, "encrypted") != NULL)
+		config.encryption = FARLOG_ENCRYPTION_AES_256_GCM;
+	assert_int_equal(farlog_ring_format(uri, &config, NULL), FARLOG_OK);
+}
+
 static void count_path(const char *uri, uint64_t appended)
 {
 	int status;
@@ -196,7 +240,7 @@ static void count_path(const char *uri, uint64_t appended)
 
 	counts = mmap(NULL, sizeof(*counts), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	assert_true(counts != MAP_FAILED);
-	unit_format(uri, LAYOUT_DATA_OFF + (8u << 20), 1024);
+	format(uri);
 	fflush(NULL);
 	pid = fork();
 	if (pid == 0)
@@ -233,6 +277,19 @@ static void append__no_syscall_no_allocation(void **state)
 	skip(); /* a sanitizer makes system calls of its own */
 #endif
 	count_path(unit_tmpfs_uri("path"), 2000 * 9);
+}
+
+/* In libcrypto neither. */
+static void encrypted_append__no_syscall_no_allocation(void **state)
+{
+	(void)state;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+	skip();
+#endif
+	setenv("FARLOG_KEY_FILE", encrypted_keys(KEY_A, 0600), 1);
+	count_path(unit_tmpfs_uri("path-encrypted"), 2000 * 9);
+	count_path(unit_tmpfs_uri("path-encrypted-shared"), 9000);
+	unsetenv("FARLOG_KEY_FILE");
 }
 
 static void shared_append__no_syscall_no_allocation(void **state)
@@ -283,5 +340,6 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(block_append__one_syscall_a_commit),
 	cmocka_unit_test(append__no_syscall_no_allocation),
 	cmocka_unit_test(shared_append__no_syscall_no_allocation),
+	cmocka_unit_test(encrypted_append__no_syscall_no_allocation),
 };
 RUN_GROUP(append_path, tests)

@@ -45,7 +45,7 @@ int unit_count(const struct CMUnitTest *tests, size_t count);
 	X(members_new) X(members_reached) X(members_full) X(members_replace) X(members_far) X(members_behind) \
 	X(members_twins) X(members_judged) X(route) X(route_spill) X(route_batch) X(route_gap) X(heartbeat) X(consume) \
 	X(consume_ring) X(settings) X(renew) X(name_watch) X(disk_space) X(consume_end) X(hint) X(turns) X(failed_look) \
-	X(route_late) X(far_resolve) X(thread) X(consume_base) X(lost_page)
+	X(route_late) X(far_resolve) X(thread) X(consume_base) X(lost_page) X(golden_encrypted) X(encrypt) X(decrypt)
 /* clang-format on */
 
 #define DECLARE_GROUP(name) struct group_result group_##name(void);

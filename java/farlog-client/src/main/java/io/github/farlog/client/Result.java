@@ -38,7 +38,9 @@ public enum Result {
     /** Reader was overtaken: the writer reused the bytes it was to read. */
     OVERRUN(-16, "reader was overtaken: the writer reused the bytes it was to read"),
     /** Not supported on this machine or by this build. */
-    UNSUPPORTED(-17, "not supported on this machine or by this build");
+    UNSUPPORTED(-17, "not supported on this machine or by this build"),
+    /** Stream is encrypted, and its key was not given. */
+    NO_KEY(-18, "stream is encrypted, and its key was not given");
 
     private static final Result[] BY_CODE = values();
 

@@ -29,7 +29,7 @@ final class Structs {
         bytes("flush_name", 16), bytes("probe", 160));
     static final StructLayout RING_CONFIG = struct("farlog_ring_config", i64("size_bytes"), i32("align"),
         i32("record_len_max"),
-        i32("stream_id"), i32("is_forced"), i64("salt"), i64("stream_name"));
+        i32("stream_id"), i32("is_forced"), i64("salt"), i64("stream_name"), i32("encryption"), i32("reserved"));
     static final StructLayout RING_STATUS = struct("farlog_ring_status", bytes("ring_uuid", 16), i64("salt"),
         i64("capacity_bytes"),
         i32("align"), i32("record_len_max"), i32("stream_id"), i32("writer_epoch"), i32("epoch_min"),
@@ -38,12 +38,12 @@ final class Structs {
         i64("appended_lsn"),
         i64("durable_lsn"), i64("epoch_start_lsn"), i64("epoch_start_seq"), i64("epoch_opened_ns"), i64("created_ns"),
         i64("lag_bytes"), i64("lag_records"), i64("oldest_ts_ns"), i64("newest_ts_ns"), bytes("stream_name", 64),
-        bytes("writer_id", 128), CONTRACT.withName("contract"));
+        bytes("writer_id", 128), CONTRACT.withName("contract"), i32("encryption"), i32("reserved"));
     static final StructLayout WRITER_CONFIG = struct("farlog_writer_config", i32("level"), i32("policy"), i32("wait"),
         i32("epoch"),
         i64("deadline_ns"), i32("warn_percent"), i32("alarm_percent"), i64("writer_name"), i64("counters_dir"),
         i64("ring_uuid"),
-        i64("grant_token"));
+        i64("grant_token"), i64("key_file"));
     static final StructLayout POSITION = struct("farlog_position", i64("lsn"), i64("seq"), i32("epoch"), i8("level"),
         i8("copies"),
         i16("reserved"), i64("end_lsn"));
@@ -56,7 +56,7 @@ final class Structs {
         i64("appended_lsn"),
         i64("capacity_bytes"), i64("next_seq"), i32("epoch"), i32("pressure"));
     static final StructLayout READER_CONFIG = struct("farlog_reader_config", i32("start"), i32("is_drain"), i64("lsn"),
-        i64("ring_uuid"), i64("grant_token"));
+        i64("ring_uuid"), i64("grant_token"), i64("key_file"));
     static final StructLayout BATCH = struct("farlog_batch", i64("first_lsn"), i64("next_lsn"), i64("next_seq"),
         i64("record_count"),
         i32("last_epoch"), i32("is_rewound"), i64("len"), i64("last_ts_ns"));
