@@ -33,6 +33,15 @@ func wants(there *Config, declared *Declaration, rings Rings) (found []want, err
 		if one.Takeover != takeoverEvict || at < 0 {
 			continue
 		}
+		// An eviction ends the connections of all, and lets the declared hosts in again: where the kernel admits others,
+		// one that nobody can name may be among them, and comes again.
+		if undeclared := slices.DeleteFunc(slices.Clone(there.Subsystems[at].AllowedHosts), func(nqn string) bool {
+			return slices.Contains(one.Hosts, nqn)
+		}); len(undeclared) > 0 {
+			err = errors.Join(err, fmt.Errorf("subsystem %s: the kernel admits host %s, which is not declared: nobody is "+
+				"evicted before that is repaired", one.NQN, undeclared[0]))
+			continue
+		}
 		for _, namespace := range there.Subsystems[at].Namespaces {
 			if namespace.Enable != 1 {
 				continue

@@ -160,6 +160,7 @@ func TestNamespaced_UnreadableLedgerIsNotNobody(t *testing.T) {
 	damage := map[string]func(path string) error{
 		"removed":    os.Remove,
 		"unreadable": func(path string) error { return os.WriteFile(path, []byte(`{"rings`), 0o600) },
+		"nameless":   func(path string) error { return os.WriteFile(path, []byte(`{"rings": [{}]}`), 0o600) },
 	}
 	for name, damaged := range damage {
 		for _, hosts := range [][]*api.NamespaceHost{bothHosts(), standby} {

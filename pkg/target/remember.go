@@ -87,5 +87,8 @@ func (t *Target) recall(name string) (*api.WatchRingsResponse, error) {
 	if err := protojson.Unmarshal(raw, message); err != nil {
 		return nil, fmt.Errorf("file %q: %w", path, err)
 	}
+	if slices.ContainsFunc(message.Rings, func(spec *api.RingSpec) bool { return spec.GetStream().GetSpec() == nil }) {
+		return nil, fmt.Errorf("file %q: a ring in it has no stream", path)
+	}
 	return message, nil
 }
