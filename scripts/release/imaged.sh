@@ -38,7 +38,8 @@ unpack() {
 	check "$1 runs farlogd as nobody" is "[$user,$user,\"/usr/bin/farlogd\"]" \
 		jq -c '.process | [.user.uid, .user.gid, .args[]]' "$work/bundle-$1/config.json"
 	root=$work/bundle-$1/rootfs
-	check "$1 has no shell" not compgen -G "$root/{,usr/}bin/{,da,ba}sh"
+	check "$1 has programs" test -x "$root/usr/bin/farlogd"
+	check "$1 has no shell" is "" find "$root" -type d -name bin -prune -exec find {} -name sh -o -name '[bd]ash' \;
 	check "$1 has authorities for https" grep -q 'BEGIN CERTIFICATE' "$root/etc/ssl/certs/ca-certificates.crt"
 	check "the volume of $1 is the user's" is "750 $user:$user" stat -c '%a %u:%g' "$root/var/lib/farlog"
 	mkdir -p "$root"/{proc,dev,etc/farlog/tls,var/lib/farlog-keys} # where a runtime mounts
