@@ -122,7 +122,9 @@ func (a *Appender) Sync() error {
 	if err := a.usable(); err != nil {
 		return err
 	}
+	isNew := false
 	if a.active != nil {
+		isNew = a.accepted.end != a.synced.end
 		if err := a.syncActive(); err != nil {
 			return err
 		}
@@ -131,7 +133,13 @@ func (a *Appender) Sync() error {
 		}
 	}
 	a.sealAgain()
-	return a.checkPlace()
+	if err := a.checkPlace(); err != nil {
+		return err
+	}
+	if isNew {
+		a.store.noteSynced(a.source.StreamName)
+	}
+	return nil
 }
 
 // Close syncs, waits for work in the background, and gives the lock back. Safe to call twice.

@@ -171,38 +171,37 @@ func (s *side) ring() string {
 // StreamBytes is how many bytes of records of a stream were synced, the removed ones included: the same number in every
 // store that got the same records. Errors: ErrNotFound.
 func (s *Store) StreamBytes(stream string) (total int64, err error) {
-	dir := s.streamDir(stream)
-	err = s.steady(stream, func(list listing) (err error) {
-		total, err = s.listedBytes(dir, list)
-		return err
-	})
-	return total, err
+	return s.NewMeter(stream).Bytes()
 }
 
-func (s *Store) listedBytes(dir streamDir, list listing) (total int64, err error) {
+// listedBytes looks at all segments: newest is the first one that can change, or the last, and before is what the ones
+// before it have.
+func (s *Store) listedBytes(dir streamDir, list listing) (newest uint64, before, total int64, err error) {
 	base, err := s.begin(dir, list)
 	if err != nil {
-		return 0, err
+		return 0, 0, 0, err
 	}
 	if base != nil {
 		total = base.RemovedBytes
 	}
+	isFinal := true // the segments so far do not change any more
 	for _, number := range list.behind(base.firstSegment()) {
 		f, err := dir.look(number)
 		if err != nil {
-			return 0, err
+			return 0, 0, 0, err
 		}
-		used := f.mark.syncedOffset
-		if list.manifests[number] {
-			m, _, err := loadManifest(dir, number, s.checkSignature)
-			if err != nil {
-				return 0, err
-			}
-			used = m.UsedBytes
+		if f.headerErr != nil {
+			continue
 		}
-		if f.headerErr == nil {
-			total += max(0, used-segmentDataOffset)
+		bytes, isSealed, err := s.syncedBytes(dir, f)
+		if err != nil {
+			return 0, 0, 0, err
 		}
+		if isFinal {
+			newest, before = number, total
+		}
+		isFinal = isFinal && isSealed
+		total += bytes
 	}
-	return total, nil
+	return newest, before, total, nil
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path"
+	"sync/atomic"
 	"time"
 )
 
@@ -14,7 +15,7 @@ import (
 // prepared and sealed by the caller of Append, and do not say when.
 func (s *Store) Derived(dir string, segmentBytes int64) *Store {
 	derived := *s
-	derived.streams = dir
+	derived.streams, derived.synced = dir, new(atomic.Pointer[func(string)])
 	derived.options.SegmentBytes, derived.options.IsSynchronous, derived.options.isDerived = segmentBytes, true, true
 	derived.options.Now = func() time.Time { return time.Unix(0, 0) }
 	return &derived

@@ -60,6 +60,7 @@ type Reader struct {
 	seenMark int64
 	// isRechecked: the end of this segment was read again after the next one had begun, so it is the end.
 	isRechecked bool
+	isParked    bool
 	seen        Extent // of segments that are not open any more
 }
 
@@ -185,6 +186,25 @@ func (r *Reader) Close() error {
 	return err
 }
 
+// Park closes the open segment until the next call of Next, which goes on where the reader is, and lets go of the
+// buffer: for whoever waits in many streams.
+func (r *Reader) Park() error {
+	if r.file == nil {
+		return nil
+	}
+	r.scan.buf, r.scan.chunk, r.isParked = nil, nil, true
+	return r.Close()
+}
+
+// unpark opens the segment again.
+func (r *Reader) unpark() (err error) {
+	r.file, err = r.openSegment(r.segments[r.at])
+	if err == nil {
+		r.scan.file, r.isParked = r.file, false
+	}
+	return err
+}
+
 // SeekStart goes to the first record of the stream.
 func (r *Reader) SeekStart() error {
 	r.from, r.last = filter{}, recordPlace{}
@@ -242,17 +262,14 @@ func (r *Reader) open(i int, offset int64, isStart bool) error {
 	if err := r.Close(); err != nil {
 		return err
 	}
-	r.at, r.isRechecked, r.seenMark = i, false, 0
+	r.at, r.isRechecked, r.isParked, r.seenMark = i, false, false, 0
 	if i >= len(r.segments) {
 		return nil
 	}
 	s := r.segments[i]
-	file, err := r.dir.fsys.OpenFile(s.name, os.O_RDONLY, 0)
-	if isNotExist(err) {
-		err = errors.Join(r.checkRemoved(s.number), err)
-	}
+	file, err := r.openSegment(s)
 	if err != nil {
-		return wrap("open", s.name, err)
+		return err
 	}
 	r.seen = r.Seen()
 	r.seen.Segments++
@@ -262,6 +279,14 @@ func (r *Reader) open(i int, offset int64, isStart bool) error {
 	}
 	_, err = r.limit(nil)
 	return err
+}
+
+func (r *Reader) openSegment(s readable) (File, error) {
+	file, err := r.dir.fsys.OpenFile(s.name, os.O_RDONLY, 0)
+	if isNotExist(err) {
+		err = errors.Join(r.checkRemoved(s.number), err)
+	}
+	return file, wrap("open", s.name, err)
 }
 
 // Next gives the next record. io.EOF at the present end of the stream: calling again later gives what came since.
@@ -311,8 +336,12 @@ func (r *Reader) Wait(ctx context.Context, poll time.Duration) (Item, error) {
 	}
 }
 
-// openNext opens the first segment, which may not have existed when the reader was opened.
+// openNext opens the segment that the reader was parked in, or the first one, which may not have existed when the
+// reader was opened.
 func (r *Reader) openNext() error {
+	if r.isParked {
+		return r.unpark()
+	}
 	if len(r.segments) == 0 {
 		isBegun, err := r.lookFor(r.base.firstSegment())
 		if err != nil {
@@ -452,6 +481,10 @@ func (r *Reader) checkSealedEnd(stop, otherwise error) error {
 		return err
 	}
 	if r.scan.off < m.UsedBytes {
+		if r.scan.end != 0 && r.scan.end < m.UsedBytes { // a power cut took its last mark, and not what it speaks of
+			r.scan.end = m.UsedBytes
+			return nil
+		}
 		if !r.isRechecked { // it may have been sealed after it was read
 			r.isRechecked = true
 			return nil

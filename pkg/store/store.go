@@ -20,6 +20,7 @@ import (
 	"io/fs"
 	"path"
 	"sort"
+	"sync/atomic"
 	"time"
 
 	"github.com/farlog/farlog/pkg/record"
@@ -58,6 +59,7 @@ type Store struct {
 	uuid    record.UUID
 	key     ed25519.PublicKey // the first, of its identity
 	keys    *keyList          // with those that followed
+	synced  *atomic.Pointer[func(stream string)]
 }
 
 type identityFile struct {
@@ -88,7 +90,7 @@ func Open(dir string, options Options) (*Store, error) {
 	}
 	s := &Store{
 		dir: dir, streams: path.Join(dir, streamsName), fsys: options.FS, options: options,
-		signing: &signing{now: options.Now},
+		signing: &signing{now: options.Now}, synced: new(atomic.Pointer[func(string)]),
 	}
 	if err := s.checkKeyDir(); err != nil {
 		return nil, err
@@ -115,6 +117,16 @@ func (s *Store) UUID() record.UUID { return s.uuid }
 
 // PublicKey is the first key that signs for the store, as its identity file has it; Keys has those that followed.
 func (s *Store) PublicKey() ed25519.PublicKey { return s.key }
+
+// OnSynced lets f be called whenever an appender of this store, in this process, has synced records of a stream: from
+// the goroutine of the appender, which waits for it.
+func (s *Store) OnSynced(f func(stream string)) { s.synced.Store(&f) }
+
+func (s *Store) noteSynced(stream string) {
+	if f := s.synced.Load(); f != nil {
+		(*f)(stream)
+	}
+}
 
 // Dir is the directory of the store.
 func (s *Store) Dir() string { return s.dir }
