@@ -95,7 +95,7 @@ func (a *Appender) Append(batch []byte) (stored, duplicates int, err error) {
 		a.hash.wait() // the caller has its last batch back
 		return 0, duplicates, nil
 	}
-	p, err := a.plan(fresh, a.active == nil || a.accepted.end+int64(len(fresh)) > a.active.size)
+	p, err := a.plan(fresh, a.active == nil || a.accepted.end+int64(len(fresh)) > a.capacity())
 	if err != nil {
 		return 0, duplicates, err
 	}
@@ -112,6 +112,7 @@ func (a *Appender) Append(batch []byte) (stored, duplicates int, err error) {
 		return 0, duplicates, err
 	}
 	a.accepted = p.next
+	a.prepareNext()
 	return p.stored, duplicates, nil
 }
 
@@ -197,6 +198,9 @@ func (a *Appender) makePlace(p plan, fresh []byte) (plan, error) {
 		if p, err = a.plan(fresh, false); err != nil {
 			return p, err
 		}
+	}
+	if err := a.growActive(len(fresh)); err != nil {
+		return p, err
 	}
 	return p, a.renewHeader(p.first)
 }

@@ -42,6 +42,7 @@ type world struct {
 	done     []storetest.Record // of former generations
 	rings    uint64
 	anchors  []store.Anchor // given out so far: each must hold for ever
+	age      time.Duration  // of the world: how fast segments fill decides how large the next one is made
 }
 
 func newWorld(seed uint64) *world {
@@ -61,7 +62,7 @@ func (w *world) open() error {
 	var err error
 	w.store, err = store.Open("/store", store.Options{
 		Create: true, FS: w.fs, SegmentBytes: crashSegmentBytes, IsSynchronous: !w.isAsync,
-		Now: func() time.Time { return time.Unix(1763700000, 0) },
+		Now: func() time.Time { return time.Unix(1763700000, 0).Add(w.age) },
 	})
 	if err == nil {
 		w.app, err = w.store.OpenStream(w.ring.Source)
@@ -192,6 +193,9 @@ func (w *world) life() error {
 		return fmt.Errorf("open: %w", err)
 	}
 	for steps := 5 + w.rng.IntN(30); steps > 0 && !w.fs.IsCrashed(); steps-- {
+		if !w.isAsync { // else a job may be asking
+			w.age += time.Duration(w.rng.IntN(3)) * time.Minute
+		}
 		switch {
 		case w.rng.IntN(40) == 0:
 			w.fs.FailNextSync(syscall.EIO)

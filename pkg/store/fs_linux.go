@@ -12,6 +12,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// syncsMax is how many syncs are under way at once: each keeps a thread, and the file system makes those that wait
+// together durable by one commit. A process has not more than 10,000 threads.
+const syncsMax = 64
+
+var syncs = make(chan struct{}, syncsMax)
+
+// limited runs one sync among those that may be under way.
+func limited(sync func() error) error {
+	syncs <- struct{}{}
+	defer func() { <-syncs }()
+	return sync()
+}
+
 // OS is the file system of the machine.
 var OS FS = osFS{}
 
@@ -47,7 +60,7 @@ func (osFS) SyncDir(name string) error {
 	if err != nil {
 		return plainPathError(err)
 	}
-	err = dir.Sync()
+	err = limited(dir.Sync)
 	if closeErr := dir.Close(); err == nil {
 		err = closeErr
 	}
@@ -180,11 +193,13 @@ func (f *osFile) WriteAt(raw []byte, off int64) (int, error) {
 }
 
 func (f *osFile) Sync() error {
-	for {
-		if err := unix.Fdatasync(int(f.Fd())); !errors.Is(err, unix.EINTR) {
-			return err
+	return limited(func() error {
+		for {
+			if err := unix.Fdatasync(int(f.Fd())); !errors.Is(err, unix.EINTR) {
+				return err
+			}
 		}
-	}
+	})
 }
 
 func (f *osFile) SetReadOnly() error { return plainPathError(f.Chmod(0o440)) }

@@ -55,7 +55,7 @@ func (s *Store) OpenStream(source Source) (*Appender, error) {
 	}
 	a.begun.Store(a.lastBegun())
 	a.begins.Store(a.base)
-	a.rollover.start()
+	a.rollover.start(a.spareBytes())
 	return a, nil
 }
 
@@ -370,7 +370,10 @@ func (a *Appender) resumeActive(f found) error {
 	a.accepted = state{chain: w.chain, lastLSN: w.sum.lastLSN, end: w.end, sum: w.sum}
 	a.synced = a.accepted
 	a.hash.keep()
-	return a.writeMark()
+	if err := a.writeMark(); err != nil {
+		return err
+	}
+	return a.shrinkActive(max(a.tail.to, w.end))
 }
 
 // changeRing begins a new generation when the stream's ring is another one than that of its last record.
@@ -426,21 +429,12 @@ func (a *Appender) checkSameRing(h segmentHeader) error {
 	return nil
 }
 
-// resumeSpare keeps the first never begun segment as the spare when it has the wanted size, and removes the others.
+// resumeSpare keeps the first never begun segment as the spare, and removes the others.
 func (a *Appender) resumeSpare(blank []found) error {
 	a.rollover.nextNumber = cmp.Or(a.rollover.nextNumber, a.base.firstSegment())
-	if a.rollover.spare != nil && a.rollover.spare.size != a.rollover.segmentBytes {
-		if err := a.moveTail(); err != nil {
-			return err
-		}
-		blank = append([]found{{number: a.rollover.spare.number, name: a.rollover.spare.name}}, blank...)
-		if err := a.rollover.closeSpare(); err != nil {
-			return err
-		}
-	}
 	for i := len(blank) - 1; i >= 0; i-- {
 		f := blank[i]
-		if f.number == a.rollover.nextNumber && a.rollover.spare == nil && f.size == a.rollover.segmentBytes {
+		if f.number == a.rollover.nextNumber && a.rollover.spare == nil {
 			file, err := a.dir.fsys.OpenFile(f.name, os.O_RDWR, 0)
 			if err != nil {
 				return wrap("open", f.name, err)
@@ -456,5 +450,5 @@ func (a *Appender) resumeSpare(blank []found) error {
 			return wrap("sync", a.dir.path, err)
 		}
 	}
-	return nil
+	return a.shrinkSpare()
 }

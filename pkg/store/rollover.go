@@ -22,7 +22,7 @@ type retired struct {
 	digest [sha256.Size]byte
 }
 
-// spare is a segment file of full size that nothing was written to.
+// spare is a segment file that nothing was written to.
 type spare struct {
 	file   File
 	name   string
@@ -46,6 +46,7 @@ type rollover struct {
 	sealed     atomic.Uint64     // the segment of that manifest
 	before     [sha256.Size]byte // of the last segment that takes no more records
 	nextNumber uint64            // of the segment to prepare when there is no spare
+	prepared   uint64            // the last number that a job was to prepare
 	isUnsigned bool              // the last attempt to seal got no signature
 	job        chan outcome
 }
@@ -57,11 +58,14 @@ type outcome struct {
 	spare    *spare
 }
 
-// start begins what there is to do: sealing first, because it frees disk space.
-func (r *rollover) start() {
+// start begins what there is to do: sealing first, because it frees disk space; then a spare of that size, 0 = none.
+func (r *rollover) start(spareBytes int64) {
 	r.collect()
 	todo, previous, number := r.retired, r.previous, r.nextNumber
-	needsSpare := r.spare == nil
+	needsSpare := spareBytes > 0 && r.spare == nil
+	if needsSpare {
+		r.prepared = number
+	}
 	job := func() outcome {
 		var done outcome
 		if todo != nil {
@@ -70,7 +74,7 @@ func (r *rollover) start() {
 		}
 		if needsSpare {
 			// An error comes back from take, which tries again.
-			done.spare, _ = r.prepare(number)
+			done.spare, _ = r.prepare(number, spareBytes)
 		}
 		return done
 	}
@@ -115,7 +119,7 @@ func (r *rollover) sealNow() error {
 // take gives the spare segment, prepared now if the background could not.
 func (r *rollover) take() (*spare, error) {
 	if r.spare == nil {
-		prepared, err := r.prepare(r.nextNumber)
+		prepared, err := r.prepare(r.nextNumber, r.firstBytes())
 		if err != nil {
 			return nil, err
 		}
@@ -144,15 +148,15 @@ func (r *rollover) closeSpare() error {
 	return err
 }
 
-// prepare makes a segment file of full size and makes it durable, directory entry included.
-func (r *rollover) prepare(number uint64) (*spare, error) {
+// prepare makes a segment file and makes it durable, directory entry included.
+func (r *rollover) prepare(number uint64, size int64) (*spare, error) {
 	name := r.dir.file(number, segmentSuffix)
 	tmp := name + tmpSuffix
 	file, err := r.dir.fsys.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o640)
 	if err != nil {
 		return nil, wrap("prepare", tmp, err)
 	}
-	err = file.Allocate(r.segmentBytes)
+	err = file.Allocate(size)
 	if err == nil {
 		err = file.Sync()
 	}
@@ -168,7 +172,7 @@ func (r *rollover) prepare(number uint64) (*spare, error) {
 		_ = r.dir.fsys.Remove(tmp)
 		return nil, wrap("prepare", name, err)
 	}
-	return &spare{file: file, name: name, number: number, size: r.segmentBytes}, nil
+	return &spare{file: file, name: name, number: number, size: size}, nil
 }
 
 // seal writes index and manifest of a segment, makes them durable, and cuts the file to what is used.
@@ -220,7 +224,7 @@ func (a *Appender) sealAgain() {
 	default:
 	}
 	if r.retired != nil && r.job == nil && r.isUnsigned && a.store.signing.resting() == nil {
-		r.start()
+		r.start(a.spareBytes())
 	}
 }
 
@@ -239,7 +243,10 @@ func (a *Appender) roll(first record.Header, batchLen int) (isGrown bool, err er
 	}
 	// What is derived has the same bytes on every rerun: it waits.
 	if errors.Is(err, ErrSigning) && a.active != nil && !a.rollover.isDerived {
-		return true, a.growActive(batchLen, err)
+		if growErr := a.growActive(batchLen); growErr != nil {
+			return true, fmt.Errorf("%w; %w", err, growErr)
+		}
+		return true, nil
 	}
 	if err != nil {
 		return false, err
@@ -249,7 +256,7 @@ func (a *Appender) roll(first record.Header, batchLen int) (isGrown bool, err er
 	}
 	next, err := a.rollover.take()
 	if err != nil {
-		a.rollover.start()
+		a.rollover.start(a.spareBytes())
 		return false, err
 	}
 	if err := a.begin(next, header); err != nil {
@@ -257,23 +264,9 @@ func (a *Appender) roll(first record.Header, batchLen int) (isGrown bool, err er
 	}
 	a.rollover.spare = nil
 	a.rollover.nextNumber = next.number + 1
-	a.rollover.start()
+	a.rollover.start(a.spareBytes())
 	return false, nil
 }
-
-// growActive makes place for a batch in the active segment, and a little more.
-func (a *Appender) growActive(batchLen int, cause error) error {
-	step := max(a.rollover.segmentBytes/growParts, int64(batchLen))
-	size := a.active.size + (step+segmentDataOffset-1)/segmentDataOffset*segmentDataOffset
-	if err := a.active.file.Allocate(size); err != nil {
-		return fmt.Errorf("%w; %w", cause, wrap("grow", a.active.name, err))
-	}
-	a.active.size = size
-	return nil
-}
-
-// growParts: a segment grows by this part of the configured size while nothing can be signed.
-const growParts = 8
 
 // retire syncs the active segment and hands it over for sealing.
 func (a *Appender) retire() error {
