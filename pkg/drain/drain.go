@@ -44,11 +44,12 @@ type Config struct {
 	// LostLSN: what the ring released below it was in a store that is lost for good, and is not expected in this one,
 	// which has nothing of the ring yet. 0 = nothing is lost.
 	LostLSN uint64
-	// BatchBytes is how much is read, appended and synced at once; 0 = 1 MiB. A drain has three buffers of that size;
-	// one larger record makes one of them grow.
+	// BatchBytes is how much is read, appended and synced at once; 0 = 1 MiB. A drain with large batches has three
+	// buffers of that size; a record that is larger gets its own. Drains with small ones share a few.
 	BatchBytes int
 	// PollInterval is the longest pause between two looks at an idle ring; 0 = 1 ms. When no record came for 100 ms it
-	// is up to five times that, but not above 5 ms (unless PollInterval is), until the next one comes.
+	// is up to five times that, but not above 5 ms (unless PollInterval is), until the next one comes. With more than
+	// 100 drains in the process it is at least 10 us for each of them.
 	PollInterval time.Duration
 	// Tails, when it is shared by many drains of rings at one target, takes one READ a round for all of them while they
 	// are idle; nil = each looks at its ring.

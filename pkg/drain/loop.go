@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/farlog/farlog/pkg/farlog"
@@ -18,11 +19,15 @@ const (
 	quietAfter       = 100 * time.Millisecond // without a record: looking every PollInterval would waste the processor
 	quietFactor      = 5                      // how much longer the pauses may be then
 	quietPauseMax    = 5 * time.Millisecond   // unless PollInterval itself is longer
+	looksPerSecond   = 100_000                // at idle rings, of all drains of a process: with many each pauses longer
 	statusInterval   = 200 * time.Millisecond
 	anchorInterval   = time.Second
 	retryIntervalMin = 50 * time.Millisecond
 	retryIntervalMax = 2 * time.Second
 )
+
+// running counts the drains of this process.
+var running atomic.Int64
 
 // drainer is one running drain. One goroutine uses it, and beside it the one of ahead.
 type drainer struct {
@@ -30,9 +35,8 @@ type drainer struct {
 	source     store.Source
 	reader     *farlog.Reader
 	appender   *store.Appender
-	bufs       [3][]byte // taken in turn: one is read into, one goes into the store, one may still be hashed there
-	turn       int       // the next one
-	ahead      *ahead    // nil: none
+	buffers    buffers
+	ahead      *ahead // nil: none
 	encryption record.Encryption
 	startLSN   uint64 // what lies below was in the store when the drain began
 	watch      watch
@@ -59,9 +63,6 @@ func open(ctx context.Context, config Config) (*drainer, error) {
 		return nil, err
 	}
 	d := &drainer{config: config, source: source, reader: reader}
-	for i := range d.bufs {
-		d.bufs[i] = make([]byte, config.BatchBytes)
-	}
 	d.progress.Stream, d.progress.RingUUID = source.StreamName, source.RingUUID
 	if err := d.start(ctx); err != nil {
 		d.close()
@@ -162,7 +163,9 @@ type pauses struct {
 	total   time.Duration // since the last record
 }
 
-func newPauses(longest time.Duration) pauses {
+// newPauses gives those of one of so many drains.
+func newPauses(longest time.Duration, drains int64) pauses {
+	longest = max(longest, time.Duration(drains)*time.Second/looksPerSecond)
 	return pauses{
 		longest: longest,
 		quiet:   max(longest, min(quietFactor*longest, quietPauseMax)),
@@ -183,7 +186,9 @@ func (p *pauses) next() time.Duration {
 
 // loop steps until ctx is done. It pauses only when the ring has nothing.
 func (d *drainer) loop(ctx context.Context) error {
-	idle := newPauses(d.config.PollInterval)
+	running.Add(1)
+	defer running.Add(-1)
+	idle := newPauses(d.config.PollInterval, running.Load())
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ctx.Err() == nil {
@@ -193,7 +198,7 @@ func (d *drainer) loop(ctx context.Context) error {
 		}
 		d.tell()
 		if !isIdle {
-			idle = newPauses(d.config.PollInterval)
+			idle = newPauses(d.config.PollInterval, running.Load())
 			continue
 		}
 		timer.Reset(idle.next())
@@ -247,18 +252,20 @@ func (d *drainer) step(ctx context.Context) (isIdle bool, err error) {
 // read takes all that is there, up to the buffer's size: what came while the last batch was synced goes out with one
 // sync.
 func (d *drainer) read() (farlog.Batch, error) {
-	buf := &d.bufs[d.turn]
-	batch, err := d.reader.Read(*buf)
+	buffer := takeBuffer(d.config.BatchBytes)
+	batch, err := d.reader.Read(buffer.bytes)
 	var large *farlog.TooLargeError
 	if errors.As(err, &large) && large.Need <= int(d.source.RecordLenMax) {
-		*buf = make([]byte, large.Need)
-		batch, err = d.reader.Read(*buf)
+		buffer = &readBuffer{make([]byte, large.Need)}
+		batch, err = d.reader.Read(buffer.bytes)
 	}
 	d.watch.looked(batch, err)
-	switch {
-	case err == nil:
-		d.turn = (d.turn + 1) % len(d.bufs)
+	if err == nil {
+		batch.Bytes = d.buffers.keep(buffer, batch.Bytes, time.Now())
 		return batch, nil
+	}
+	putBuffer(buffer)
+	switch {
 	case errors.Is(err, farlog.ErrNotYet):
 		return batch, err
 	case errors.Is(err, farlog.ErrCorrupt):
@@ -394,6 +401,7 @@ func (d *drainer) idle() {
 	d.caughtUpAt = now
 	d.suspect(now)
 	if now.Sub(d.statusAt) >= statusInterval {
+		d.buffers.rest(now)
 		d.look(now)
 		d.progress.UnconfirmedBytes = unconfirmed(d.progress.Members, d.progress.HeadLSN)
 		d.report()
