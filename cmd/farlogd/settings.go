@@ -251,7 +251,7 @@ func declareReplica(s *settings, set *config.Set) {
 	set.String(&s.replicaFrom, "replica.from", "", "the first store: `URL` of its drain (--store-serve), "+
 		"https://host:port, or its directory where this host sees that", config.NotEmpty)
 	set.Duration(&s.replicaPoll, "replica.poll", 200*time.Millisecond,
-		"pause between two polls of a primary store that had nothing new",
+		"pause between two questions to the primary store for what has changed",
 		config.Range(time.Millisecond, time.Hour, time.Duration.String))
 	declareStore(s, set)
 }

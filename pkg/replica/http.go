@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	pathStreams = "/v1/streams"
+	pathChanges = "/v1/changes"
 	pathRecords = "/v1/records"
 
 	headerGeneration = "Farlog-Generation"
@@ -72,18 +72,19 @@ func Handler(source Source, guard Guard) http.Handler {
 			}
 		})
 	}
-	serve(pathStreams, func(reader Reader, w http.ResponseWriter, r *http.Request) error {
+	serve(pathChanges, func(reader Reader, w http.ResponseWriter, r *http.Request) error {
 		if err := reader.MayReadAny(); err != nil {
 			refuse(w, r, err)
 			return nil
 		}
-		streams, err := source.Streams(r.Context())
+		changes, err := source.Changed(r.Context(), r.URL.Query().Get("since"))
 		if err != nil {
 			return err
 		}
-		streams = slices.DeleteFunc(streams, func(one StreamInfo) bool { return reader.MayRead(one.Name) != nil })
+		changes.Streams = slices.DeleteFunc(changes.Streams,
+			func(one StreamInfo) bool { return reader.MayRead(one.Name) != nil })
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(streams) // whoever asked is gone
+		_ = json.NewEncoder(w).Encode(changes) // whoever asked is gone
 		return nil
 	})
 	serve(pathRecords, func(reader Reader, w http.ResponseWriter, r *http.Request) error {
@@ -163,13 +164,16 @@ func (s *HTTPSource) get(ctx context.Context, path string) (http.Header, []byte,
 	return response.Header, body, nil
 }
 
-// Streams implements Source.
-func (s *HTTPSource) Streams(ctx context.Context) (list []StreamInfo, err error) {
-	_, body, err := s.get(ctx, pathStreams)
+// Changed implements Source.
+func (s *HTTPSource) Changed(ctx context.Context, since string) (found Changes, err error) {
+	_, body, err := s.get(ctx, pathChanges+"?"+url.Values{"since": {since}}.Encode())
 	if err == nil {
-		err = json.Unmarshal(body, &list)
+		err = json.Unmarshal(body, &found)
 	}
-	return list, err
+	if err == nil && found.Mark == "" {
+		err = fmt.Errorf("%s: no farlog drain answers there", s.base)
+	}
+	return found, err
 }
 
 // Read implements Source.

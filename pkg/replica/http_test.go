@@ -52,8 +52,8 @@ func (d *desk) MayRead(stream string) error {
 // twoStreams is a source that says when it is asked for records.
 type twoStreams struct{ read []string }
 
-func (s *twoStreams) Streams(context.Context) ([]StreamInfo, error) {
-	return []StreamInfo{{"desk7/orders", 1}, {"farlog/audit", 2}}, nil
+func (s *twoStreams) Changed(context.Context, string) (Changes, error) {
+	return Changes{[]StreamInfo{{"desk7/orders", 1}, {"farlog/audit", 2}}, "mark"}, nil
 }
 
 func (s *twoStreams) Read(_ context.Context, stream string, _ store.Place) (Batch, error) {
@@ -66,8 +66,8 @@ func TestHandler_GivesOnlyWhatTheReaderMayRead(t *testing.T) {
 	server := httptest.NewServer(Handler(source, guard))
 	defer server.Close()
 	client := NewHTTPSource(server.URL, server.Client())
-	list, err := client.Streams(t.Context())
-	if err != nil || len(list) != 1 || list[0].Name != "desk7/orders" {
+	changes, err := client.Changed(t.Context(), "")
+	if list := changes.Streams; err != nil || len(list) != 1 || list[0].Name != "desk7/orders" {
 		t.Fatalf("%v, %v: expected the one stream that may be read", list, err)
 	}
 	if _, err := client.Read(t.Context(), "desk7/orders", store.Place{}); err != nil {
@@ -80,11 +80,12 @@ func TestHandler_GivesOnlyWhatTheReaderMayRead(t *testing.T) {
 		}
 	}
 	guard.stream = "-"
-	if _, err := client.Streams(t.Context()); err == nil || !strings.Contains(err.Error(), "403 Forbidden: none") {
+	if _, err := client.Changed(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "403 Forbidden: none") {
 		t.Fatalf("who may read nothing has got a list: %v", err)
 	}
 	guard.stream = ""
-	if _, err := client.Streams(t.Context()); err == nil || !strings.Contains(err.Error(), "403 Forbidden: nobody") {
+	if _, err := client.Changed(t.Context(), ""); err == nil ||
+		!strings.Contains(err.Error(), "403 Forbidden: nobody") {
 		t.Fatalf("nobody has got a list: %v", err)
 	}
 	want := []string{"not farlog/audit", "not ", "not desk7/orders/../../farlog/audit", "none", "nobody"}

@@ -19,17 +19,17 @@ import (
 const (
 	PollIntervalDefault = 200 * time.Millisecond
 
-	listInterval = 2 * time.Second // and for measuring the lag
-	pieceBytes   = 256 << 10
-	retryLeast   = 200 * time.Millisecond
-	retryMost    = 10 * time.Second
+	askAgain   = 2 * time.Second // when the first store did not answer
+	pieceBytes = 256 << 10
+	retryLeast = 200 * time.Millisecond
+	retryMost  = 10 * time.Second
 )
 
 // Config of a replica.
 type Config struct {
 	Source       Source
 	Store        *store.Store
-	PollInterval time.Duration // between two looks at a first store that had nothing new; 0 = 200 ms
+	PollInterval time.Duration // between two questions to the first store for what has changed; 0 = 200 ms
 	Logger       *slog.Logger  // nil = slog.Default()
 	OnRound      func()        // called whenever the first store is asked again; nil = nobody is told
 
@@ -56,7 +56,8 @@ type Replica struct {
 
 	mutex     sync.Mutex
 	followers map[string]*follower
-	failure   string    // why the first site's streams are not known
+	failure   string    // why the first site does not answer
+	mark      string    // of its last answer; Run's goroutine
 	heardAt   time.Time // of the first site
 
 	asked     chan struct{} // closed when the first site was asked once
@@ -70,10 +71,13 @@ type follower struct {
 	appender *store.Appender
 	current  store.Generation // that the appender writes
 	place    store.Place
+	wakeup   chan struct{} // the first site has other records
+	meter    *store.Meter  // of what is here; Run's goroutine
 
-	mutex    sync.Mutex
-	progress Progress
-	caughtUp time.Time
+	mutex     sync.Mutex
+	progress  Progress
+	caughtUp  time.Time
+	isSettled bool // the first site had nothing more, and has said of no change since
 
 	isRunning bool // under the mutex of Replica: the first site has the stream
 }
@@ -104,12 +108,12 @@ func (r *Replica) Run(ctx context.Context) {
 	r.recall()
 	for ctx.Err() == nil {
 		r.config.OnRound()
-		r.list(ctx, &running)
-		r.askedOnce.Do(func() { close(r.asked) })
-		select {
-		case <-ctx.Done():
-		case <-time.After(listInterval):
+		pause := r.config.PollInterval
+		if !r.ask(ctx, &running) {
+			pause = max(pause, askAgain)
 		}
+		r.askedOnce.Do(func() { close(r.asked) })
+		_ = retry.Sleep(ctx, pause) // the loop sees that it is over
 	}
 }
 
@@ -135,14 +139,18 @@ func (r *Replica) recall() {
 func (r *Replica) follower(stream string) *follower {
 	f := r.followers[stream]
 	if f == nil {
-		f = &follower{config: r.config, stream: stream, caughtUp: time.Now()}
+		f = &follower{
+			config: r.config, stream: stream, caughtUp: time.Now(), wakeup: make(chan struct{}, 1),
+			meter: r.config.Store.NewMeter(stream),
+		}
 		r.followers[stream] = f
 	}
 	return f
 }
 
-func (r *Replica) list(ctx context.Context, running *sync.WaitGroup) {
-	streams, err := r.config.Source.Streams(ctx)
+// ask waits for what has changed at the first site, and wakes those up who follow it.
+func (r *Replica) ask(ctx context.Context, running *sync.WaitGroup) (isAnswered bool) {
+	changes, err := r.config.Source.Changed(ctx, r.mark)
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	if err != nil {
@@ -150,19 +158,22 @@ func (r *Replica) list(ctx context.Context, running *sync.WaitGroup) {
 			r.config.Logger.Error("first store does not answer, retrying", "error", err)
 		}
 		r.failure = err.Error()
-		return
+		return false
 	}
-	r.failure, r.heardAt = "", time.Now()
-	for _, info := range streams {
+	r.failure, r.heardAt, r.mark = "", time.Now(), changes.Mark
+	for _, info := range changes.Streams {
 		f := r.follower(info.Name)
-		if !f.isRunning {
-			f.isRunning = true
-			running.Go(func() { f.run(ctx) })
-		}
 		f.measure(info.Bytes)
+		if f.isRunning {
+			f.wake()
+			continue
+		}
+		f.isRunning = true
+		running.Go(func() { f.run(ctx) })
 	}
 	// which the first site does not have: there is nothing to follow
 	maps.DeleteFunc(r.followers, func(_ string, f *follower) bool { return !f.isRunning })
+	return true
 }
 
 // Progress gives that of all streams; failure says why the first site cannot be asked.
@@ -170,8 +181,8 @@ func (r *Replica) Progress() (list []Progress, failure string) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	for _, f := range r.followers {
-		p := f.report()
-		if !f.isRunning {
+		p := f.report(r.heardAt)
+		if p.LastError == "" {
 			p.LastError = r.failure
 		}
 		list = append(list, p)
@@ -181,23 +192,32 @@ func (r *Replica) Progress() (list []Progress, failure string) {
 
 // measure compares what both sites have.
 func (f *follower) measure(there int64) {
-	here, err := f.config.Store.StreamBytes(f.stream)
+	here, err := f.meter.Bytes()
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return
 	}
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
+	f.isSettled = f.isSettled && there == here
 	f.progress.LagBytes, f.progress.IsLagKnown = max(0, there-here), true
-	if f.progress.LagBytes == 0 {
-		f.caughtUp = time.Now()
+}
+
+// wake lets the stream be read.
+func (f *follower) wake() {
+	select {
+	case f.wakeup <- struct{}{}:
+	default:
 	}
 }
 
-func (f *follower) report() Progress {
+func (f *follower) report(heardAt time.Time) Progress {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
 	p := f.progress
 	p.Stream = f.stream
+	if f.isSettled && heardAt.After(f.caughtUp) {
+		f.caughtUp = heardAt
+	}
 	p.LagAge = time.Since(f.caughtUp)
 	return p
 }
@@ -250,7 +270,7 @@ func (f *follower) follow(ctx context.Context) error {
 		f.settled()
 		select {
 		case <-ctx.Done():
-		case <-time.After(f.config.PollInterval):
+		case <-f.wakeup:
 		}
 	}
 	return ctx.Err()
@@ -261,7 +281,7 @@ func (f *follower) settled() {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
 	f.progress.LastError = ""
-	f.progress.LagBytes, f.progress.IsLagKnown, f.caughtUp = 0, true, time.Now()
+	f.progress.LagBytes, f.progress.IsLagKnown, f.caughtUp, f.isSettled = 0, true, time.Now(), true
 }
 
 // findPlace looks up the last record that is synced here: it is the whole memory of a replica. Only the last generation

@@ -420,9 +420,9 @@ type switched struct {
 	isUp *atomic.Bool
 }
 
-func (s *switched) Streams(ctx context.Context) ([]StreamInfo, error) {
+func (s *switched) Changed(ctx context.Context, since string) (Changes, error) {
 	if !s.isUp.Load() {
-		return nil, errors.New("nobody answers")
+		return Changes{}, errors.New("nobody answers")
 	}
-	return s.Source.Streams(ctx)
+	return s.Source.Changed(ctx, since)
 }

@@ -31,17 +31,20 @@ type Batch struct {
 
 // Source is the first store, wherever it is.
 type Source interface {
-	Streams(ctx context.Context) ([]StreamInfo, error)
+	// Changed gives the streams that have changed since a mark of this source, all of them since another one. It waits
+	// for a change, a few seconds at most.
+	Changed(ctx context.Context, since string) (Changes, error)
 	// Read gives what lies at or behind a place; no records when nothing does. Errors: store.ErrNotFound.
 	Read(ctx context.Context, stream string, from store.Place) (Batch, error)
 }
 
 const batchBytes = 1 << 20
 
-// StoreSource is a store in a directory that this host sees. It keeps one reader a stream open, so that reading on does
-// not begin again.
+// StoreSource is a store in a directory that this host sees. It keeps one reader a stream, so that reading on does not
+// begin again; at the end of its stream a reader has no open file.
 type StoreSource struct {
-	store *store.Store
+	store   *store.Store
+	changes *changes
 
 	mutex   sync.Mutex
 	readers map[string]*position
@@ -57,7 +60,7 @@ type position struct {
 
 // NewStoreSource serves a store; Close closes its files.
 func NewStoreSource(s *store.Store) *StoreSource {
-	return &StoreSource{store: s, readers: map[string]*position{}}
+	return &StoreSource{store: s, changes: newChanges(s), readers: map[string]*position{}}
 }
 
 // Close closes all files.
@@ -72,23 +75,6 @@ func (s *StoreSource) Close() error {
 	}
 	s.readers = map[string]*position{}
 	return errors.Join(errs...)
-}
-
-// Streams lists what there is.
-func (s *StoreSource) Streams(context.Context) ([]StreamInfo, error) {
-	names, err := s.store.Streams()
-	if err != nil {
-		return nil, err
-	}
-	list := make([]StreamInfo, 0, len(names))
-	for _, name := range names {
-		size, err := s.store.StreamBytes(name)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, StreamInfo{name, size})
-	}
-	return list, nil
 }
 
 // Read gives up to a megabyte, or one record that is larger.
@@ -106,6 +92,9 @@ func (s *StoreSource) Read(_ context.Context, stream string, from store.Place) (
 	err := p.seek(s.store, stream, from)
 	if err == nil {
 		batch, err = p.read()
+	}
+	if err == nil && batch.IsEnd {
+		err = p.reader.Park()
 	}
 	if err != nil && p.reader != nil { // where it stands is not where p.next says
 		_ = p.reader.Close() // says nothing that err does not

@@ -53,6 +53,15 @@ func run(args []string) error {
 	if len(args) == 4 && args[0] == drainChild {
 		return drainOnce(args[1], args[2], args[3])
 	}
+	if len(args) == 4 && args[0] == scaleWrite {
+		return scaleWriter(args[1], args[2], args[3])
+	}
+	if len(args) == 4 && args[0] == scaleDrain {
+		return scaleDrains(args[1], args[2], args[3])
+	}
+	if len(args) > 0 && args[0] == "scale" {
+		return benchScale(args[1:])
+	}
 	if len(args) > 0 && args[0] == "fabric" {
 		return benchFabric(args[1:])
 	}
