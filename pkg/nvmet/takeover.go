@@ -33,13 +33,8 @@ func wants(there *Config, declared *Declaration, rings Rings) (found []want, err
 		if one.Takeover != takeoverEvict || at < 0 {
 			continue
 		}
-		// An eviction ends the connections of all, and lets the declared hosts in again: where the kernel admits others,
-		// one that nobody can name may be among them, and comes again.
-		if undeclared := slices.DeleteFunc(slices.Clone(there.Subsystems[at].AllowedHosts), func(nqn string) bool {
-			return slices.Contains(one.Hosts, nqn)
-		}); len(undeclared) > 0 {
-			err = errors.Join(err, fmt.Errorf("subsystem %s: the kernel admits host %s, which is not declared: nobody is "+
-				"evicted before that is repaired", one.NQN, undeclared[0]))
+		if otherErr := admitsNoOther(one, there.Subsystems[at]); otherErr != nil {
+			err = errors.Join(err, otherErr)
 			continue
 		}
 		for _, namespace := range there.Subsystems[at].Namespaces {
@@ -61,6 +56,18 @@ func wants(there *Config, declared *Declaration, rings Rings) (found []want, err
 		}
 	}
 	return found, err
+}
+
+// admitsNoOther: an eviction ends the connections of all, and lets in again whom the kernel admits: where that is more
+// than is declared, a host that nobody can name may be among them.
+func admitsNoOther(declared DeclaredSubsystem, there Subsystem) error {
+	for _, nqn := range there.AllowedHosts {
+		if !slices.Contains(declared.Hosts, nqn) {
+			return fmt.Errorf("subsystem %s: the kernel admits host %s, which is not declared: nobody is evicted before "+
+				"that is repaired", declared.NQN, nqn)
+		}
+	}
+	return nil
 }
 
 // hostOf is the name behind a number. One that is declared no more may have been let in before: it may still have a
