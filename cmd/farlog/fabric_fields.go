@@ -73,6 +73,7 @@ var streamFields = []apiField{
 	valueField("needed", "needed", asCount),
 	valueField("failure_domain", "failure_domain", asText),
 	valueField("kind", "kind", asText),
+	valueField("encryption", "encryption", asText),
 	valueField("target", "target_host", asText),
 	valueField("writer_host", "writer_host", asText),
 	valueField("latency_limit", "latency_limit", asDuration),

@@ -36,7 +36,7 @@ type createOptions struct {
 	deadline, wait     time.Duration
 	members, needed    uint32
 	failureDomain      string
-	kind               string
+	kind, encryption   string
 	target, drain      string
 	writer             string
 	latencyLimit       time.Duration
@@ -72,6 +72,8 @@ func newStreamCreateCommand(env *environment) *cobra.Command {
 		"failure domain that no two members share: host, rack or site (default host)")
 	flags.StringVar(&options.kind, "kind", "", "`kind` of place for the ring: nvmeof, in a namespace that the fabric "+
 		"declares and the writer's host has connected (default: a region of a target)")
+	flags.StringVar(&options.encryption, "encryption", "",
+		"`method` by which clients encrypt records, for good: aes-256-gcm (default: none)")
 	flags.StringVar(&options.target, "target", "",
 		"`host` whose target holds the ring, for a stream with one ring (default: any)")
 	flags.StringVar(&options.writer, "writer-host", "", "`host` of the writer: among the targets that fit, placement "+
@@ -94,7 +96,7 @@ func (o createOptions) spec(name string) (*api.StreamSpec, error) {
 	}
 	spec := &api.StreamSpec{
 		Name: name, RingSizeBytes: o.size, Align: o.align, Members: o.members, Needed: o.needed,
-		FailureDomain: o.failureDomain, Kind: o.kind,
+		FailureDomain: o.failureDomain, Kind: o.kind, Encryption: o.encryption,
 		TargetHost: o.target, DrainHost: o.drain, WriterHost: o.writer, RecordsPerSecond: o.records,
 		BytesPerSecond: o.bytes,
 	}
@@ -287,6 +289,9 @@ func showStream(env *environment, status *api.StreamStatus) error {
 	line("ring size", "%s", config.FormatSize(stream.Spec.RingSizeBytes))
 	line("record len max", "%s", config.FormatSize(uint64(stream.Spec.RecordLenMax)))
 	line("align", "%d", stream.Spec.Align)
+	if stream.Spec.Encryption != "" {
+		line("encryption", "%s", stream.Spec.Encryption)
+	}
 	line("level", "%s, k %d", shortName(stream.Spec.Level.String()), stream.K)
 	line("policy", "%s", shortName(stream.Spec.Policy.String()))
 	if count := memberCount(status); count > 1 {

@@ -12,6 +12,7 @@ import (
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/farlog"
+	"github.com/farlog/farlog/pkg/record"
 )
 
 const (
@@ -135,8 +136,16 @@ func (t *Target) wasProvided(spec *api.RingSpec) bool {
 // checkIdentity refuses the ring of another stream, or of a stream of the same name that some other control plane made:
 // its records would be accepted under a wrong identity.
 func checkIdentity(at site, status farlog.Status, stream *api.Stream) error {
-	if status.StreamName == stream.Spec.Name && status.StreamID == stream.StreamId && status.Salt == stream.Salt {
+	isOfStream := status.StreamName == stream.Spec.Name && status.StreamID == stream.StreamId &&
+		status.Salt == stream.Salt
+	switch want, err := encryptionOf(stream); {
+	case err != nil:
+		return err
+	case isOfStream && status.Encryption == want:
 		return nil
+	case isOfStream:
+		return fmt.Errorf("%s %q holds the ring of stream %q with encryption %s, expected %s: it was not made by this "+
+			"control plane", at.kind(), at.name(), stream.Spec.Name, status.Encryption, want)
 	}
 	remedy := "make the stream under another name"
 	if at.path != "" {
@@ -147,8 +156,24 @@ func checkIdentity(at site, status farlog.Status, stream *api.Stream) error {
 		at.kind(), at.name(), status.StreamName, status.StreamID, stream.Spec.Name, stream.StreamId, remedy)
 }
 
+// encryptionOf is what the stream is declared with. One that this program does not know is an error: it makes no ring.
+func encryptionOf(stream *api.Stream) (record.Encryption, error) {
+	if stream.Spec.Encryption == "" {
+		return record.EncryptionNone, nil
+	}
+	encryption, err := record.ParseEncryption(stream.Spec.Encryption)
+	if err != nil {
+		return 0, fmt.Errorf("stream %q: %w", stream.Spec.Name, err)
+	}
+	return encryption, nil
+}
+
 // form makes the ring where there is space for it.
 func (t *Target) form(at site, spec *api.RingSpec) (site, error) {
+	encryption, err := encryptionOf(spec.Stream)
+	if err != nil {
+		return at, err
+	}
 	options := farlog.FormatOptions{
 		SizeBytes:    spec.Stream.Spec.RingSizeBytes,
 		Align:        spec.Stream.Spec.Align,
@@ -156,6 +181,7 @@ func (t *Target) form(at site, spec *api.RingSpec) (site, error) {
 		StreamID:     spec.Stream.StreamId,
 		StreamName:   spec.Stream.Spec.Name,
 		Salt:         spec.Stream.Salt,
+		Encryption:   encryption,
 	}
 	if spec.Subsystem != "" {
 		return t.formInNamespace(at, spec.Subsystem, options)

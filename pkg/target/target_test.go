@@ -3,6 +3,7 @@ package target
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -17,6 +18,7 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/farlog"
 	"github.com/farlog/farlog/pkg/internal/port"
+	"github.com/farlog/farlog/pkg/record"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -152,6 +154,31 @@ func TestObserve_RingOfAnotherControlPlaneIsRefused(t *testing.T) {
 	see(one, want("a", 5))
 	state := see(one, want("a", 6))[0].State
 	if !strings.Contains(state.Error, "another control plane") || len(state.RingUuid) > 0 {
+		t.Errorf("got %v", state)
+	}
+}
+
+// A stream that is declared encrypted gets a ring that takes nothing else; a ring that everybody can write to is not
+// taken for it, nor the other way round.
+func TestObserve_EncryptedStream(t *testing.T) {
+	one := newTarget(t, t.TempDir())
+	encrypted, unknown := want("a", 5), want("b", 6)
+	encrypted.Stream.Spec.Encryption, unknown.Stream.Spec.Encryption = "aes-256-gcm", "rot13"
+	rings := see(one, encrypted, unknown)
+	status, err := farlog.Inspect(rings[0].State.Uri)
+	if err != nil || status.Encryption != record.EncryptionAES256GCM {
+		t.Fatalf("ring is encrypted by %s, %v", status.Encryption, err)
+	}
+	if text := rings[1].State.Error; !strings.Contains(text, `encryption "rot13": expected none or aes-256-gcm`) {
+		t.Errorf("a ring for an unknown encryption: %q", text)
+	}
+	options := farlog.WriterOptions{CountersDir: "none", Level: farlog.LevelVisible}
+	_, err = farlog.OpenWriter(rings[0].State.Uri, options)
+	if !errors.Is(err, farlog.ErrNoKey) {
+		t.Errorf("a writer without a key: %v", err)
+	}
+	state := see(one, want("a", 5))[0].State
+	if !strings.Contains(state.Error, "with encryption aes-256-gcm, expected none") || len(state.RingUuid) > 0 {
 		t.Errorf("got %v", state)
 	}
 }

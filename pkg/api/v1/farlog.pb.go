@@ -492,7 +492,10 @@ type StreamSpec struct {
 	BytesPerSecond uint64 `protobuf:"varint,16,opt,name=bytes_per_second,json=bytesPerSecond,proto3" json:"bytes_per_second,omitempty"`
 	// Where the ring lies. nvmeof: in a namespace that a target exports by NVMe over fabrics; the writer's host connects
 	// it, and a drain on the target's host drains it. Empty: in a region of a target.
-	Kind          string `protobuf:"bytes,17,opt,name=kind,proto3" json:"kind,omitempty"`
+	Kind string `protobuf:"bytes,17,opt,name=kind,proto3" json:"kind,omitempty"`
+	// How key and payload of the application's records are written, in the client and with its key. The ring takes no
+	// others, so that a writer without a key is refused. Empty: they are not encrypted.
+	Encryption    string `protobuf:"bytes,18,opt,name=encryption,proto3" json:"encryption,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -642,6 +645,13 @@ func (x *StreamSpec) GetBytesPerSecond() uint64 {
 func (x *StreamSpec) GetKind() string {
 	if x != nil {
 		return x.Kind
+	}
+	return ""
+}
+
+func (x *StreamSpec) GetEncryption() string {
+	if x != nil {
+		return x.Encryption
 	}
 	return ""
 }
@@ -9447,7 +9457,7 @@ var File_farlog_proto protoreflect.FileDescriptor
 
 const file_farlog_proto_rawDesc = "" +
 	"\n" +
-	"\ffarlog.proto\x12\tfarlog.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8b\x1a\n" +
+	"\ffarlog.proto\x12\tfarlog.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfb\x1a\n" +
 	"\n" +
 	"StreamSpec\x12\xe7\x01\n" +
 	"\x04name\x18\x01 \x01(\tB\xd2\x01\xbaH\xce\x01\xba\x01\xca\x01\n" +
@@ -9483,7 +9493,12 @@ const file_farlog_proto_rawDesc = "" +
 	"\x10bytes_per_second\x18\x10 \x01(\x04BT\xbaHQ\xba\x01N\n" +
 	"\x10bytes_per_second\x12 expected at most 100000000000000\x1a\x18this <= 100000000000000uR\x0ebytesPerSecond\x12R\n" +
 	"\x04kind\x18\x11 \x01(\tB>\xbaH;\xba\x018\n" +
-	"\x04kind\x12\x18expected nvmeof, or none\x1a\x16this in ['', 'nvmeof']R\x04kind:\xbc\n" +
+	"\x04kind\x12\x18expected nvmeof, or none\x1a\x16this in ['', 'nvmeof']R\x04kind\x12n\n" +
+	"\n" +
+	"encryption\x18\x12 \x01(\tBN\xbaHK\xba\x01H\n" +
+	"\n" +
+	"encryption\x12\x1dexpected aes-256-gcm, or none\x1a\x1bthis in ['', 'aes-256-gcm']R\n" +
+	"encryption:\xbc\n" +
 	"\xbaH\xb8\n" +
 	"\x1a\xcb\x03\n" +
 	"\x0erecord_len_max\x1a\xb8\x03!(this.align in [64u, 128u, 256u, 512u, 1024u, 2048u, 4096u]) || this.ring_size_bytes < 16384u || (this.record_len_max >= 128u && this.record_len_max % this.align == 0u && uint(this.record_len_max) * 4u <= this.ring_size_bytes - 12288u) ? '' : 'expected a multiple of align ' + string(this.align) + ' from ' + string(this.align > 128u ? this.align : 128u) + ' to a quarter of the ring\\'s ' + string(this.ring_size_bytes - 12288u) + ' bytes'\x1a\x80\x01\n" +

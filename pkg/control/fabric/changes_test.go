@@ -40,7 +40,7 @@ func TestStreamChanges_EachField(t *testing.T) {
 		}
 		isFixed := map[string]bool{
 			"ring_size_bytes": true, "record_len_max": true, "align": true, "target_host": true, "members": true,
-			"needed": true, "failure_domain": true, "kind": true,
+			"needed": true, "failure_domain": true, "kind": true, "encryption": true,
 		}[string(field.Name())]
 		if isFixed && (len(problems) != 1 || problems[0].Field != "spec."+string(field.Name())) ||
 			!isFixed && (len(changes) != 1 || changes[0].Name != string(field.Name())) {

@@ -41,6 +41,10 @@ func TestCompleteSpec_BadFieldIsNamedWithItsValue(t *testing.T) {
 			"level archived: expected posted, visible or persistent",
 		},
 		{"policy", &api.StreamSpec{Name: "a", Policy: 9}, "policy 9: expected block or reject"},
+		{
+			"encryption", &api.StreamSpec{Name: "a", Encryption: "rot13"},
+			`encryption "rot13": expected aes-256-gcm, or none`,
+		},
 		{"deadline", &api.StreamSpec{Name: "a", Deadline: durationpb.New(-time.Second)}, "deadline -1s"},
 	}
 	for _, tc := range cases {

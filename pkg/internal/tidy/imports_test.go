@@ -54,7 +54,7 @@ var arrows = map[string][]string{
 	"retention": {"control", "merge", "replace", "store"},                   // control: for its patterns
 	"archive":   {"control", "retention", "retry", "store"},                 // control: for its patterns
 	"export":    {"audit", "config", "control", "query", "record", "store"}, // control: for its patterns
-	"target":    {"api", "farlog", "filelock", "identity", "nvmet", "replace"},
+	"target":    {"api", "farlog", "filelock", "identity", "nvmet", "record", "replace"},
 	"control":   {"api", "config", "filelock", "identity", "loglimit", "safefile"}, // config: for its file of rules
 	"hostagent": {"control", "loglimit"},
 }
