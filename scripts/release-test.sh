@@ -6,6 +6,7 @@
 #   debian12, debian13   deb packages
 #   rpm                  rpm packages, by Debian's rpm
 #   java                 the deb of jars, with Debian's JDK; skipped without a JDK here that builds them
+#   maven                jars and BOM, installed and signed, and a project that uses them; skipped likewise
 #   systemd              units below a real systemd, in namespaces: ready, killed, hung, with credentials
 #   mixed                a fabric of programs that differ in the version of remote connections, on loopback
 #   images               OCI images, made twice, read and unpacked by skopeo and umoci, and run as the chart says
@@ -28,7 +29,7 @@ chart() {
 [ "$*" != chart ] || { chart && exit || exit 1; }
 [ "$(id -u)" = 0 ] || { echo "release-test: not root: expected root, for roots of other systems" >&2 && exit 1; }
 parts=("$@")
-[ $# -gt 0 ] || parts=(chart debian12 debian13 rpm java systemd mixed images lintian)
+[ $# -gt 0 ] || parts=(chart debian12 debian13 rpm java maven systemd mixed images lintian)
 
 # root_of SYSTEM -- print its folder; made once, by mmdebstrap. What the packages need is installed by apt in the test.
 root_of() {
@@ -124,6 +125,14 @@ images() {
 	say "images: $(tail -1 "$log")"
 }
 
+maven() {
+	local log=$work/maven.log
+	rm -rf --one-file-system "$work/maven"
+	mkdir -p "$work/maven"
+	scripts/release/maven.sh "$work/maven" >"$log" 2>&1 || { tail -25 "$log" >&2 && say "maven FAILED: $log" && return 1; }
+	say "maven: $(tail -1 "$log")"
+}
+
 # mixed -- with programs that are built as those of another version of remote connections: their C code finds a header
 # with another number first.
 mixed() {
@@ -159,6 +168,7 @@ for part in "${parts[@]}"; do
 	chart) chart || failed=1 ;;
 	debian12 | debian13) inside "$part" deb || failed=1 ;;
 	java) [ "$jars" = yes ] && { inside debian13 java || failed=1; } || say "java: skipped: no JDK 22 or later" ;;
+	maven) [ "$jars" = yes ] && { maven || failed=1; } || say "maven: skipped: no JDK 22 or later" ;;
 	rpm | lintian) inside debian13 "$part" || failed=1 ;;
 	mixed) mixed || failed=1 ;;
 	images) images || failed=1 ;;

@@ -17,6 +17,8 @@ var versionPlaces = map[string]*regexp.Regexp{
 	"rdma/meson.build": regexp.MustCompile(`version: '([^']+)',\n\s*license`),
 	"pom.xml":          regexp.MustCompile(`<artifactId>farlog-parent</artifactId>\s*<version>([^<]+)</version>`),
 
+	"java/farlog-bom/pom.xml": regexp.MustCompile(`<artifactId>farlog-bom</artifactId>\s*<version>([^<]+)</version>`),
+
 	"deploy/helm/farlog/Chart.yaml": regexp.MustCompile(`\nversion: (\S+)\n`),
 }
 
