@@ -236,8 +236,10 @@ func TestWants_WhoIsToGo(t *testing.T) {
 	}
 	there.Subsystems[0].AllowedHosts = append(there.Subsystems[0].AllowedHosts, "nqn.2026-01.com.example:gone")
 	if found, err := wants(there, mustDeclare(t, evictDeclaration("/dev/x", evictHostA, evictHostB, "evict")),
-		rings); err == nil || !strings.Contains(err.Error(), "admits host nqn.2026-01.com.example:gone") || len(found) != 0 {
-		t.Errorf("a host that is declared no more and still admitted: %v, error %v; want nobody, and its name", found, err)
+		rings); err == nil || len(found) != 0 ||
+		!strings.Contains(err.Error(), "admits host nqn.2026-01.com.example:gone") {
+		t.Errorf("a host that is declared no more and still admitted: %v, error %v; want nobody, and its name", found,
+			err)
 	}
 	if _, err := ReadDeclaration([]byte(evictDeclaration("/dev/x", evictHostA, evictHostB, "maybe"))); err == nil ||
 		!strings.Contains(err.Error(), `subsystems[0].takeover "maybe": expected one of none, evict`) {

@@ -63,8 +63,8 @@ func wants(there *Config, declared *Declaration, rings Rings) (found []want, err
 func admitsNoOther(declared DeclaredSubsystem, there Subsystem) error {
 	for _, nqn := range there.AllowedHosts {
 		if !slices.Contains(declared.Hosts, nqn) {
-			return fmt.Errorf("subsystem %s: the kernel admits host %s, which is not declared: nobody is evicted before "+
-				"that is repaired", declared.NQN, nqn)
+			return fmt.Errorf("subsystem %s: the kernel admits host %s, which is not declared: nobody is evicted "+
+				"before that is repaired", declared.NQN, nqn)
 		}
 	}
 	return nil
