@@ -1,9 +1,12 @@
 /* Encrypted records: what a writer appends comes back by its key and by no other way; and who has no key, or gives one
  * to a ring that is not encrypted, is refused. */
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "encrypted.h"
+#include "farlog/consume.h"
 #include "legs.h"
 
 #if __has_include(<openssl/evp.h>)
@@ -290,6 +293,75 @@ static void read__keys_were_rotated(void **state)
 	farlog_reader_close(reader);
 }
 
+/* ---- a consumer */
+
+static farlog_consumer *open_consumer(const char *uri, const char *state_dir, const char *key_file)
+{
+	struct farlog_consumer_config config = {
+		.ring_uri = uri, .stream = "desk7/orders", .name = "risk", .state_dir = state_dir, .key_file = key_file};
+	struct farlog_error error = {0};
+	farlog_consumer *consumer;
+
+	if (farlog_consumer_open(&config, &consumer, &error) != FARLOG_OK)
+		fail_msg("open consumer: %s", error.text);
+	return consumer;
+}
+
+static void remove_directory(const char *path)
+{
+	DIR *directory = opendir(path);
+
+	assert_non_null(directory);
+	for (const struct dirent *entry = readdir(directory); entry != NULL; entry = readdir(directory))
+		if (entry->d_name[0] != '.')
+			assert_int_equal(unlinkat(dirfd(directory), entry->d_name, 0), 0);
+	closedir(directory);
+	assert_int_equal(rmdir(path), 0);
+}
+
+/* The record that it cannot decrypt is not passed over: not by the next call, and not by the position that it keeps. */
+static void consume__stands_before_what_it_cannot_decrypt(void **state)
+{
+	const char *uri = unit_tmpfs_uri("encrypt-consume");
+	char state_dir[] = "/dev/shm/farlog-unit-state-XXXXXX";
+	struct farlog_consumed item;
+	farlog_consumer *consumer;
+
+	(void)state;
+	fill_content();
+	assert_non_null(mkdtemp(state_dir));
+	encrypted_format(uri, 0);
+	for (unsigned turn = 0; turn < 2; turn++) {
+		struct farlog_entry entry = entry_at(5 + turn);
+		struct farlog_position position;
+		farlog_writer *writer = encrypted_writer(uri, encrypted_keys(turn == 0 ? KEY_A : KEY_B "\n" KEY_A, 0600));
+
+		assert_int_equal(farlog_append(writer, &entry, 0, &position), FARLOG_OK);
+		farlog_writer_close(writer);
+	}
+	consumer = open_consumer(uri, state_dir, encrypted_keys(KEY_A, 0600));
+	assert_int_equal(farlog_consumer_next(consumer, 0, &item), FARLOG_OK);
+	assert_int_equal(item.class_id, 6);
+	assert_int_equal(item.flags, 0);
+	assert_memory_equal(item.key, entry_at(5).key, item.key_len);
+	assert_memory_equal(item.payload, entry_at(5).data, item.payload_len);
+	assert_int_equal(item.payload_len, entry_at(5).len);
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(farlog_consumer_next(consumer, 0, &item), FARLOG_NO_KEY);
+	assert_non_null(strstr(farlog_consumer_trouble(consumer), "none of the 1 keys given has that id"));
+	assert_int_equal(farlog_consumer_commit(consumer), FARLOG_OK);
+	farlog_consumer_close(consumer);
+	consumer = open_consumer(uri, state_dir, NULL);
+	assert_int_equal(farlog_consumer_next(consumer, 0, &item), FARLOG_NO_KEY);
+	farlog_consumer_close(consumer);
+	consumer = open_consumer(uri, state_dir, encrypted_keys(KEY_B "\n" KEY_A, 0600));
+	assert_int_equal(farlog_consumer_next(consumer, 0, &item), FARLOG_OK);
+	assert_int_equal(item.class_id, 7);
+	assert_memory_equal(item.payload, entry_at(6).data, item.payload_len);
+	farlog_consumer_close(consumer);
+	remove_directory(state_dir);
+}
+
 /* ---- a spill */
 
 /* What waits in a spill is encrypted there, and again for the leg's ring, at its place there. */
@@ -344,6 +416,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(open__by_the_environment),
 	cmocka_unit_test(drain__takes_no_key_and_passes_records_on),
 	cmocka_unit_test(read__keys_were_rotated),
+	cmocka_unit_test(consume__stands_before_what_it_cannot_decrypt),
 	cmocka_unit_test(spill__encrypted_and_carried),
 };
 RUN_GROUP(encrypt, tests)
