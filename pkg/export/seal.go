@@ -50,8 +50,9 @@ func (s seal) check(bundle []byte) (ed25519.PublicKey, error) {
 	}
 	public, errKey := hex.DecodeString(s.PublicKey)
 	signature, errSignature := hex.DecodeString(s.Signature)
-	if err := errors.Join(errKey, errSignature); err != nil || len(public) != ed25519.PublicKeySize {
-		return nil, errors.New("expected a public key and a signature in hexadecimal")
+	isForm := hex.EncodeToString(public) == s.PublicKey && hex.EncodeToString(signature) == s.Signature
+	if err := errors.Join(errKey, errSignature); err != nil || !isForm || len(public) != ed25519.PublicKeySize {
+		return nil, errors.New("expected a public key and a signature in hexadecimal, a to f as small letters")
 	}
 	if !ed25519.Verify(public, bundle, signature) {
 		return nil, fmt.Errorf("signature of %s does not match", BundleFile)

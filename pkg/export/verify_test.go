@@ -1,6 +1,7 @@
 package export
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	"fmt"
 	"os"
@@ -284,6 +285,25 @@ func TestVerify_OtherKeys(t *testing.T) {
 		if !strings.Contains(strings.Join(report.NotChecked, " "), store.KeyID(key)) {
 			t.Errorf("not checked: %q, expected key %s", report.NotChecked, store.KeyID(key))
 		}
+	}
+}
+
+// The seal has one form: what reads the same and is other bytes is found.
+func TestVerify_FormOfTheSeal(t *testing.T) {
+	dir, trust := bundle(t)
+	for what, change := range map[string]func(raw []byte) []byte{
+		"a newline":       func(raw []byte) []byte { return append(raw, '\n') },
+		"capital letters": func(raw []byte) []byte { return bytes.ToUpper(raw) },
+		"one capital letter": func(raw []byte) []byte {
+			at := bytes.Index(raw, []byte("signature")) + len(`signature": "`)
+			return append(raw[:at:at], bytes.ToUpper(raw[at:])...)
+		},
+		"one more field": func(raw []byte) []byte { return bytes.Replace(raw, []byte("{"), []byte(`{"more": 1,`), 1) },
+		"other spaces":   func(raw []byte) []byte { return bytes.ReplaceAll(raw, []byte(": "), []byte(":  ")) },
+	} {
+		other := copyOf(t, dir)
+		edit(t, other, SealFile, change)
+		expectFailure(t, what, other, trust, SealFile)
 	}
 }
 
