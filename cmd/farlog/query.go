@@ -25,16 +25,15 @@ const (
 )
 
 type queryOptions struct {
-	streams, keys []string
-	from, to      string
-	classes       []uint
-	filter        string
-	fields        []string
-	isMerged      bool
-	limit         uint64
-	readLimit     uint64
-	format        string
-	decrypt       decryptOptions
+	streams   []string
+	from, to  string
+	records   recordFilter
+	fields    []string
+	isMerged  bool
+	limit     uint64
+	readLimit uint64
+	format    string
+	decrypt   decryptOptions
 
 	request query.Request
 	columns []query.Field
@@ -90,14 +89,7 @@ failure, exit code 1, and so are a stream that no store has and a query that has
 			"an hour ago",
 	)
 	flags.StringVar(&options.to, "to", "", "`time` to stop before")
-	flags.UintSliceVar(&options.classes, "class", nil, "only of this `class`, or of these: 3,4")
-	flags.StringArrayVar(
-		&options.keys,
-		"key",
-		nil,
-		"only with this `key`, byte by byte; several times: with any of them",
-	)
-	flags.StringVar(&options.filter, "filter", "", "only those for which this `expression` of CEL is true")
+	options.records.declare(flags)
 	flags.StringSliceVar(&options.fields, "fields", nil, "`names` of what is printed, of "+
 		strings.Join(query.FieldNames(), ", "))
 	flags.BoolVar(&options.isMerged, "merged", false, "in one order by time; each stream keeps its own order")
@@ -125,22 +117,14 @@ func (o *queryOptions) complete(env *environment, stores int, now time.Time) (er
 		}
 	}
 	o.request = query.Request{
-		Streams: o.streams, Keys: o.keys, IsMerged: o.isMerged, Limit: o.limit,
+		Streams: o.streams, IsMerged: o.isMerged, Limit: o.limit,
 		ReadLimit: int64(min(o.readLimit, math.MaxInt64)),
 	}
 	if o.request.Window, err = queryWindow(o.from, o.to, now); err != nil {
 		return err
 	}
-	for _, class := range o.classes {
-		if class > math.MaxUint16 {
-			return usageErrorf("--class %d: expected a whole number from 0 to 65535", class)
-		}
-		o.request.Classes = append(o.request.Classes, uint16(class))
-	}
-	if o.filter != "" {
-		if o.request.Filter, err = query.NewFilter(o.filter); err != nil {
-			return usageErrorf("--filter: %s", err)
-		}
+	if err := o.records.complete(&o.request); err != nil {
+		return err
 	}
 	return o.completeFields(stores)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/farlog/farlog/pkg/query"
 	"github.com/farlog/farlog/pkg/store"
 )
 
@@ -32,8 +33,10 @@ type replayOptions struct {
 	format   string
 	isMerged bool
 	decrypt  decryptOptions
+	records  recordFilter
 
-	factor float64 // 0 = as fast as possible
+	factor float64       // 0 = as fast as possible
+	wanted query.Request // of the records of the streams
 }
 
 func newReplayCommand(env *environment) *cobra.Command {
@@ -54,7 +57,10 @@ front of each, for payloads that hold newlines. Both are what farlog append read
 --merged replays all streams in the one order that farlog merge has made; times are those of the order. --format json
 adds to each record its origin (stream, generation, epoch, lsn, seq), its position in the order, and whether it was
 late. That records of the time asked for were removed by retention is said on standard error, in every
-format.` + archivePathText,
+format.
+
+--class, --key and --filter leave out other records, as farlog query does; the records that are left keep their pace.
+A record for which the expression cannot be evaluated is a failure, as it is there.` + archivePathText,
 		Example: `  farlog replay data/store --stream desk7/orders --speed 10x
   farlog replay data/store --stream desk7/orders --from 2026-11-20T14:30:00Z --to 2026-11-20T14:31:00Z --speed max`,
 		Args: exactArgs(1),
@@ -72,6 +78,7 @@ format.` + archivePathText,
 	flags.StringVar(&options.speed, "speed", "1x", "`pace`: 1x, 10x, 0.5x, or max")
 	flags.StringVar(&options.format, "format", replayLines, "`form` of the output: lines, length-prefixed, or json")
 	flags.BoolVar(&options.isMerged, "merged", false, "all streams, in the order of farlog merge")
+	options.records.declare(flags)
 	return command
 }
 
@@ -87,6 +94,9 @@ func (o *replayOptions) validate() error {
 		if _, err := parseReplayTime(bound.text, time.Time{}, time.Time{}); err != nil {
 			return usageErrorf("%s %q: %s", bound.flag, bound.text, err)
 		}
+	}
+	if err := o.records.complete(&o.wanted); err != nil {
+		return err
 	}
 	if o.speed == "max" {
 		o.factor = 0
@@ -139,7 +149,7 @@ func runReplay(ctx context.Context, env *environment, path string, options repla
 	}
 	defer reader.Close()
 	r := &replay{
-		ctx: ctx, reader: reader, out: bufio.NewWriterSize(env.stdout, 64<<10), options: options,
+		ctx: ctx, store: opened.Dir(), reader: reader, out: bufio.NewWriterSize(env.stdout, 64<<10), options: options,
 		noted: map[string]uint64{},
 	}
 	if err := r.seek(); err != nil {
@@ -164,6 +174,7 @@ func runReplay(ctx context.Context, env *environment, path string, options repla
 // replay writes payloads at their pace.
 type replay struct {
 	ctx     context.Context
+	store   string
 	reader  replayReader
 	out     *bufio.Writer
 	options replayOptions
@@ -234,7 +245,13 @@ func (r *replay) run() error {
 		if r.options.isMerged && r.window.To != 0 && ts >= r.window.To {
 			return nil // times of the order do not go back
 		}
-		if !r.window.Has(ts) {
+		isWanted := r.window.Has(ts)
+		if isWanted {
+			if isWanted, err = r.isWanted(item); err != nil {
+				return err
+			}
+		}
+		if !isWanted {
 			if err := r.ctx.Err(); err != nil {
 				return err
 			}
@@ -247,6 +264,16 @@ func (r *replay) run() error {
 			return err
 		}
 	}
+}
+
+// isWanted asks the filter. A record for which it cannot be evaluated is an error, and never one that is left out.
+func (r *replay) isWanted(item replayed) (bool, error) {
+	row := query.Row{Store: r.store, Stream: item.stream, Item: item.Item}
+	isWanted, err := r.options.wanted.Wants(r.ctx, &row)
+	if err != nil {
+		err = fmt.Errorf("stream %s, lsn %d: %w", item.stream, item.LSN, err)
+	}
+	return isWanted, err
 }
 
 // pace waits until a record is due. What is due already goes out without a wait, so that a slow reader of the output or

@@ -209,9 +209,9 @@ func (q *Query) step(ctx context.Context, look func(Progress)) error {
 	return q.checkCost(p.Bytes - readAgainMax)
 }
 
-// isWanted compares a record with what was asked for, cheap things first.
-func (q *Query) isWanted(ctx context.Context, row *Row) (bool, error) {
-	r := &q.request
+// Wants compares a record with the classes, the keys and the filter that are asked for, cheap things first. What cannot
+// be evaluated is an error, and never a record that is left out.
+func (r *Request) Wants(ctx context.Context, row *Row) (bool, error) {
 	if len(r.Classes) > 0 && !slices.Contains(r.Classes, row.Class) ||
 		len(r.Keys) > 0 && !slices.Contains(r.Keys, string(row.Key)) {
 		return false, nil

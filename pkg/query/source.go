@@ -140,7 +140,7 @@ func (s *source) next(ctx context.Context, look func(Progress)) (*Row, error) {
 		if s.row.Record, err = s.query.request.Decrypter.Decrypt(item.Record); err != nil {
 			return nil, fmt.Errorf("stream %s: %w", s.row.Stream, err)
 		}
-		isWanted, err := s.query.isWanted(ctx, &s.row)
+		isWanted, err := s.query.request.Wants(ctx, &s.row)
 		if err != nil {
 			return nil, fmt.Errorf("stream %s, lsn %d: %w", s.row.Stream, item.LSN, err)
 		}
