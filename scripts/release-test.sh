@@ -129,7 +129,8 @@ maven() {
 	local log=$work/maven.log
 	rm -rf --one-file-system "$work/maven"
 	mkdir -p "$work/maven"
-	scripts/release/maven.sh "$work/maven" >"$log" 2>&1 || { tail -25 "$log" >&2 && say "maven FAILED: $log" && return 1; }
+	scripts/release/maven.sh "$work/maven" >"$log" 2>&1 ||
+		{ tail -25 "$log" >&2 && say "maven FAILED: $log" >&2 && return 1; }
 	say "maven: $(tail -1 "$log")"
 }
 
