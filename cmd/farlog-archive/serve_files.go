@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -19,17 +21,18 @@ func newServeFilesCommand(env *environment) *cobra.Command {
 		Use: archivefs.Command, Short: "Serve the files of an archive to farlog", Long: serveFilesText,
 		Args: exactArgs(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return archivefs.Serve(os.Stdin, os.Stdout, func() (store.FS, string, error) {
+			open := func(ctx context.Context) (store.FS, string, error) {
 				location, err := env.location()
 				if err != nil {
 					return nil, "", err
 				}
-				view, err := env.view(cmd.Context(), location)
+				view, err := env.view(ctx, location)
 				if err != nil {
 					return nil, "", err
 				}
 				return view, view.Dir(), nil
-			})
+			}
+			return archivefs.Serve(cmd.Context(), os.Stdin, os.Stdout, open)
 		},
 	}
 }
@@ -43,6 +46,9 @@ func (e *environment) view(ctx context.Context, location archive.Location) (*arc
 	view, err := archive.NewView(ctx, bucket)
 	if err != nil {
 		return nil, err
+	}
+	if err := view.Unread(); err != nil {
+		fmt.Fprintf(e.stderr, "farlog-archive: %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	view.ListMissing()
 	return view, nil

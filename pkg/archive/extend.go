@@ -292,11 +292,13 @@ func (u *Uploader) extend(ctx context.Context) error {
 	return err
 }
 
-// lockedUntil takes in that an order has locked a segment so long.
-func (u *Uploader) lockedUntil(ordered time.Time) {
+// lockedUntil takes in that an order has locked a segment so long, and how long its put took: an order's period begins
+// when the manifest is there, which may be later than was reckoned with.
+func (u *Uploader) lockedUntil(ordered time.Time, took time.Duration) {
 	u.mutex.Lock()
 	defer u.mutex.Unlock()
-	u.isExtendDue = u.isExtendDue || ordered.After(u.sharedUntil)
+	isLate := took < 0 || took >= putAhead
+	u.isExtendDue = u.isExtendDue || isLate || ordered.After(u.sharedUntil)
 }
 
 // followJournal reads the journal again when it has another entry: an order that was given while a segment was put may

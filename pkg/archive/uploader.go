@@ -301,7 +301,7 @@ func (u *Uploader) archive(ctx context.Context, s *streamUpload) error {
 		if err := u.writer.putSegment(ctx, stream, m, s.manifest, until); err != nil {
 			return err
 		}
-		u.lockedUntil(ordered)
+		u.lockedUntil(ordered, u.writer.now().Sub(now))
 		s.lock(until)
 		if err := u.took(s, m.Segment); err != nil {
 			return err

@@ -91,6 +91,10 @@ func (v *verifier) objects() error {
 		if stream, number, suffix, isOurs := store.FileName(name); isOurs && suffix == ".json" {
 			v.last[stream] = max(v.last[stream], number)
 			v.report.Segments++
+			if err := v.view.unread[name]; err != nil {
+				v.fail("%s", err)
+				continue
+			}
 			least, err := v.ordered(stream, number, version)
 			if err != nil {
 				return err
@@ -132,6 +136,8 @@ func (v *verifier) object(name string) error {
 	case !isOurs && name != store.IdentityFile && name != store.PublicKeyFile && !store.IsKeyFile(name):
 		v.fail("%s: an object that no store has", name)
 		return nil
+	case !isThere && v.view.unread[store.ManifestFile(stream, number)] != nil:
+		return v.markers(name) // which is said of the manifest
 	case !isThere && number > v.last[stream]:
 		v.report.Uncommitted++
 		return v.markers(name)
@@ -144,10 +150,10 @@ func (v *verifier) object(name string) error {
 	if err := v.versions(name, counts, suffix == ".idx"); err != nil {
 		return err
 	}
-	if suffix == ".json" {
+	if suffix == ".json" && v.view.unread[name] == nil {
 		return v.commit(name, stream, number)
 	}
-	if suffix == ".seg" || suffix == ".idx" {
+	if suffix == ".json" || suffix == ".seg" || suffix == ".idx" {
 		return nil // with its manifest
 	}
 	full, err := v.view.bucket.head(v.ctx, counts.Key, counts.ID)

@@ -1,6 +1,7 @@
 package archive
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -28,7 +30,8 @@ type View struct {
 	files  map[string]Version         // by name in the store
 	dirs   map[string]map[string]bool // names in a directory
 	lists  map[string][]Version
-	gone   map[string]error // segments that a manifest names and the bucket has not
+	gone   map[string]error // segments that a manifest names and the bucket has not, or of which it is not known
+	unread map[string]error // manifests whose metadata cannot be read
 }
 
 // viewDir is the directory of the store in a view.
@@ -39,7 +42,7 @@ const viewDir = "archive"
 func NewView(ctx context.Context, b *Bucket) (*View, error) {
 	v := &View{
 		ctx: ctx, bucket: b, files: map[string]Version{}, dirs: map[string]map[string]bool{},
-		lists: map[string][]Version{}, gone: map[string]error{},
+		lists: map[string][]Version{}, gone: map[string]error{}, unread: map[string]error{},
 	}
 	if _, err := b.identity(ctx); errors.Is(err, ErrNotFound) {
 		return nil, fmt.Errorf("%w: %s has no %s: expected the prefix of an archive", ErrNotAnArchive, b.Location,
@@ -75,9 +78,11 @@ func NewView(ctx context.Context, b *Bucket) (*View, error) {
 // headsAtOnce is how many manifests' metadata are asked for at the same time.
 const headsAtOnce = 16
 
-// addCommitted adds manifests, and what they name.
+// addCommitted adds manifests, and what they name. A manifest whose metadata cannot be read holds up no other one. It
+// is an error when none can be read, or nothing answers any more.
 func (v *View) addCommitted(ctx context.Context, manifests []string) error {
-	heads := make([]Version, len(manifests))
+	heads, failures := make([]Version, len(manifests)), make([]error, len(manifests))
+	var silent, read atomic.Int32 // calls in a row without a usable answer; manifests that were read
 	running, inTime := errgroup.WithContext(ctx)
 	running.SetLimit(headsAtOnce)
 	for i, name := range manifests {
@@ -86,16 +91,31 @@ func (v *View) addCommitted(ctx context.Context, manifests []string) error {
 		}
 		running.Go(func() (err error) {
 			heads[i], err = v.headPatiently(inTime, *v.oldest(name))
-			return err
+			failures[i] = err
+			switch {
+			case err == nil:
+				read.Add(1)
+				silent.Store(0)
+			case isUncertain(err) && silent.Add(1) >= silentMax:
+				return err
+			}
+			return nil
 		})
 	}
-	if err := running.Wait(); err != nil {
+	err := cmp.Or(running.Wait(), ctx.Err())
+	if err == nil && read.Load() == 0 {
+		err = errors.Join(failures[:min(1, len(failures))]...)
+	}
+	if err != nil {
 		return err
 	}
 	for i, name := range manifests {
+		if failures[i] != nil {
+			v.unread[name] = fmt.Errorf("manifest %s: %w", name, failures[i])
+		}
 		v.addSegment(name, heads[i])
 	}
-	return ctx.Err()
+	return nil
 }
 
 // headPatiently asks again when the storage answers that it cannot for now: it may have been asked too much at once.
@@ -139,13 +159,38 @@ func (v *View) addSegment(name string, full Version) {
 	manifest.Metadata, manifest.Mode, manifest.RetainUntil = full.Metadata, full.Mode, full.RetainUntil
 	v.add(name, manifest)
 	stream, number, _, _ := store.FileName(name)
-	segment, id := store.SegmentFile(stream, number), full.Metadata[metaSegmentVersion]
+	segment, index := store.SegmentFile(stream, number), store.IndexFile(stream, number)
+	if err := v.unread[name]; err != nil {
+		v.addSole(segment)
+		v.addSole(index)
+		if _, isThere := v.files[segment]; !isThere {
+			v.gone[segment] = fmt.Errorf("%s: which version counts is not known: %w", v.bucket.key(segment), err)
+		}
+		return
+	}
+	id := full.Metadata[metaSegmentVersion]
 	if v.version(segment, id) == nil {
 		v.gone[segment] = fmt.Errorf("%w: %s version %q, which %s names", ErrNotFound, v.bucket.key(segment), id, name)
 	}
 	v.add(segment, v.version(segment, id))
-	index := store.IndexFile(stream, number)
 	v.add(index, v.version(index, full.Metadata[metaIndexVersion]))
+}
+
+// addSole adds a file that has one version and no other: it is the one that counts, whatever names it.
+func (v *View) addSole(name string) {
+	list := slices.DeleteFunc(slices.Clone(v.lists[name]), func(one Version) bool { return one.IsMarker })
+	if len(list) == 1 {
+		v.add(name, &list[0])
+	}
+}
+
+// Unread says of which manifests the metadata cannot be read. What they commit is read as far as that is beyond doubt.
+func (v *View) Unread() error {
+	var list []error
+	for _, name := range slices.Sorted(maps.Keys(v.unread)) {
+		list = append(list, v.unread[name])
+	}
+	return errors.Join(list...)
 }
 
 // version finds the one with this identity; nil: it is not there.

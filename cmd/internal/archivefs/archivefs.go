@@ -181,19 +181,23 @@ type file struct {
 	size   int64
 }
 
-func (f *file) ReadAt(raw []byte, off int64) (int, error) {
-	var answer Bytes
-	if err := f.fs.call("ReadAt", Part{f.number, off, len(raw)}, &answer); err != nil {
-		return 0, err
+func (f *file) ReadAt(raw []byte, off int64) (done int, err error) {
+	for done < len(raw) {
+		part := raw[done:min(done+readMax, len(raw))]
+		var answer Bytes
+		if err := f.fs.call("ReadAt", Part{f.number, off + int64(done), len(part)}, &answer); err != nil {
+			return done, err
+		}
+		n := copy(part, answer.Bytes)
+		done += n
+		if err := answer.err(); err != nil {
+			return done, err
+		}
+		if n < len(part) {
+			return done, io.EOF
+		}
 	}
-	n := copy(raw, answer.Bytes)
-	if err := answer.err(); err != nil {
-		return n, err
-	}
-	if n < len(raw) {
-		return n, io.EOF
-	}
-	return n, nil
+	return done, nil
 }
 
 func (f *file) Close() error {

@@ -1,6 +1,7 @@
 package archivefs
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/farlog/farlog/pkg/store"
 	"github.com/farlog/farlog/pkg/store/storetest"
@@ -67,7 +69,8 @@ func connected(dir string, cutAt int64) (*FS, *cable, error) {
 	from, answers := io.Pipe()
 	questions, to := io.Pipe()
 	go func() {
-		_ = Serve(questions, answers, func() (store.FS, string, error) { return store.OS, dir, nil })
+		_ = Serve(context.Background(), questions, answers,
+			func(context.Context) (store.FS, string, error) { return store.OS, dir, nil })
 	}()
 	c := &cable{ReadCloser: from, WriteCloser: to, cutAt: cutAt}
 	files, err := connect(url, c)
@@ -151,11 +154,67 @@ func TestFS_WhatCannotBeOpenedIsNamed(t *testing.T) {
 		from, answers := io.Pipe()
 		questions, to := io.Pipe()
 		go func() {
-			_ = Serve(questions, answers, func() (store.FS, string, error) { return nil, "", failure })
+			_ = Serve(context.Background(), questions, answers,
+				func(context.Context) (store.FS, string, error) { return nil, "", failure })
 		}()
 		_, err := connect(url, &cable{ReadCloser: from, WriteCloser: to})
 		if err == nil || !strings.Contains(err.Error(), url+": "+text) {
 			t.Errorf("error %v, expected %q", err, text)
 		}
+	}
+}
+
+// TestServe_EndsWithTheOtherSide: also while the first answer is under way, as when farlog is killed.
+func TestServe_EndsWithTheOtherSide(t *testing.T) {
+	from, answers := io.Pipe()
+	questions, to := io.Pipe()
+	isOpening, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- Serve(t.Context(), questions, answers, func(ctx context.Context) (store.FS, string, error) {
+			close(isOpening)
+			<-ctx.Done() // a storage that does not answer
+			return nil, "", ctx.Err()
+		})
+	}()
+	other := &cable{ReadCloser: from, WriteCloser: to}
+	go func() { _, _ = connect(url, other) }()
+	<-isOpening
+	if err := other.Close(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("it still waits for the storage")
+	}
+}
+
+// TestFile_ReadsMoreThanOneCallGives in one read, as pkg/store reads an index.
+func TestFile_ReadsMoreThanOneCallGives(t *testing.T) {
+	dir := t.TempDir()
+	want := make([]byte, 2*readMax+12345)
+	for i := range want {
+		want[i] = byte(i >> 8)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "large"), want, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	files, _, err := connected(dir, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opened, err := files.OpenFile(files.Dir()+"/large", os.O_RDONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, len(want))
+	if n, err := opened.ReadAt(got, 0); err != nil || n != len(want) || !bytes.Equal(got, want) {
+		t.Errorf("read %d of %d bytes, %v", n, len(want), err)
+	}
+	if n, err := opened.ReadAt(got, 1); err != io.EOF || n != len(want)-1 || !bytes.Equal(got[:n], want[1:]) {
+		t.Errorf("read %d bytes up to the end, %v, expected %d and the end", n, err, len(want)-1)
 	}
 }

@@ -1,6 +1,7 @@
 package archivefs
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,19 +14,39 @@ import (
 	"github.com/farlog/farlog/pkg/store"
 )
 
-// readMax bounds what one call reads; the longest read of a store is of a manifest.
-const readMax = 64 << 20
+// readMax bounds what one call reads; a longer read is several calls.
+const readMax = 4 << 20
 
 // Serve serves the files in a directory of a file system, which open gives on the first call, until the other side
-// closes.
-func Serve(from io.ReadCloser, to io.WriteCloser, open func() (store.FS, string, error)) error {
+// closes, or ends: then the context of open is done, so that no call is waited for whose answer nobody reads.
+func Serve(ctx context.Context, from io.ReadCloser, to io.WriteCloser,
+	open func(context.Context) (store.FS, string, error),
+) error {
+	inTime, end := context.WithCancel(ctx)
+	defer end()
 	server := rpc.NewServer()
-	err := server.RegisterName(service, &Service{open: open, files: map[int]store.File{}})
+	err := server.RegisterName(service, &Service{
+		open: func() (store.FS, string, error) { return open(inTime) }, files: map[int]store.File{},
+	})
 	if err != nil {
 		return err
 	}
-	server.ServeConn(pipes{from, to})
+	server.ServeConn(pipes{ending{from, end}, to})
 	return nil
+}
+
+// ending says when there is nothing more to read. The next call is waited for while others are answered.
+type ending struct {
+	io.ReadCloser
+	end func()
+}
+
+func (e ending) Read(raw []byte) (int, error) {
+	n, err := e.ReadCloser.Read(raw)
+	if err != nil {
+		e.end()
+	}
+	return n, err
 }
 
 // Service answers the calls of an FS.
