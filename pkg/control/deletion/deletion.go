@@ -53,6 +53,9 @@ func whyKeepRing(v *state.View, name string, spec *api.RingSpec) string {
 	case v.LiveTargets[spec.Target] == nil:
 		return fmt.Sprintf("target %s does not report, so nobody sees whether its ring holds records that are not "+
 			"stored: start it"+lost, spec.Target)
+	case ring == nil && (len(spec.RingUuid) > 0 || v.Epochs[name] > 0): // else nobody was ever let in
+		return fmt.Sprintf("target %s reports, and has not reported its ring yet: delete again in a moment",
+			spec.Target)
 	case wasNeverMade(v, name, spec, ring):
 		return "" // the target looks once more: a ring that is there after all is closed and drained first
 	case ring.GetError() != "":

@@ -180,6 +180,28 @@ func checkNext(t *testing.T, one *instance, stream *api.Stream) {
 	}
 }
 
+// A target that lives and has not reported the ring yet has said neither that it is empty nor that it is lost.
+func TestDeleteStream_RingThatIsNotReportedYet(t *testing.T) {
+	t.Parallel()
+	one := startInstance(t, etcdtest.Open(t, t.TempDir()), true)
+	stream := one.create("desk7/orders")
+	one.reportTarget("t1", shown(stream, func(*api.RingState) {}))
+	one.until("it is bound", func() bool {
+		specs := one.status("desk7/orders").RingSpecs
+		return len(specs) > 0 && len(specs[0].RingUuid) > 0
+	})
+	one.reportTarget("t1")
+	one.until("it is reported no more", func() bool { return len(one.view().Targets["t1"].GetRings()) == 0 })
+	for _, isLost := range []bool{false, true} {
+		_, err := one.control.DeleteStream(one.context(),
+			&api.DeleteStreamRequest{Name: "desk7/orders", RingLost: isLost})
+		if status.Code(err) != codes.FailedPrecondition ||
+			!strings.Contains(err.Error(), "has not reported its ring yet") {
+			t.Errorf("ring lost: %v: got %v, want it refused", isLost, err)
+		}
+	}
+}
+
 // A target that is gone for good holds nothing up when the operator says so; its ring that is there after all is named,
 // and stays.
 func TestDeleteStream_RingLost(t *testing.T) {

@@ -2,6 +2,7 @@ package service
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc/codes"
@@ -119,5 +120,17 @@ func TestAcquireWriter_SparesTheLiving(t *testing.T) {
 	report(3, false)
 	if epoch, err := acquire(4, "ofi", true); err != nil || epoch != 4 {
 		t.Errorf("when it is gone: epoch %d, %v", epoch, err)
+	}
+	state.Error = "admit a client of another host: no answer"
+	report(4, true)
+	one.until("it has an error", func() bool { return one.status("a").Rings[0].Error != "" })
+	for _, transport := range []string{"ofi", "mem"} {
+		if epoch, err := acquire(5, transport, true); status.Code(err) != codes.Unavailable ||
+			!strings.Contains(err.Error(), "is not known: target t1: admit a client") {
+			t.Errorf("by %s, of a ring of which its target cannot say it: epoch %d, %v", transport, epoch, err)
+		}
+	}
+	if granted := one.status("a").EpochGranted; granted != 4 {
+		t.Errorf("a writer of whom nothing is known was fenced: epoch %d is granted", granted)
 	}
 }

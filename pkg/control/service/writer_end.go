@@ -1,9 +1,14 @@
 package service
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/grant"
@@ -24,11 +29,18 @@ func (s *Server) waitNoWriter(
 ) error {
 	waiting, cancel := context.WithTimeout(ctx, writerEndWait)
 	defer cancel()
-	now, err := s.mirror.Wait(waiting, func(v *state.View) bool { return livingWriter(v, request, admitting) == nil })
+	now, err := s.mirror.Wait(waiting, func(v *state.View) bool {
+		held, unseen := livingWriter(v, request, admitting)
+		return held == nil && unseen == ""
+	})
 	if err == nil || ctx.Err() != nil {
 		return ctx.Err()
 	}
-	held := livingWriter(now, request, admitting)
+	held, unseen := livingWriter(now, request, admitting)
+	if held == nil && unseen != "" {
+		return status.Errorf(codes.Unavailable, "stream %q: whether a living writer has it is not known: %s",
+			request.Stream, unseen)
+	}
 	if held == nil {
 		return nil
 	}
@@ -39,14 +51,25 @@ func (s *Server) waitNoWriter(
 }
 
 // livingWriter gives a ring that another process than the request's holder has for writing, unless so many of the
-// stream's rings are free that their writer can have nothing acknowledged; nil: the grant fences nobody who lives.
+// stream's rings are free that their writer can have nothing acknowledged. nil: the grant fences nobody who lives, as
+// far as is known; unseen says of which ring it is not known whether it has a writer.
 func livingWriter(v *state.View, request *api.AcquireWriterRequest, admitting *grant.WriterAdmission,
-) (held *api.RingState) {
+) (held *api.RingState, unseen string) {
 	last, holder, free, isFencing := v.Grants[request.Stream], request.Holder, 0, false
 	specs, _ := reconcile.RingSpecs(v.Rings, v.Streams[request.Stream])
 	for i, spec := range specs {
 		ring := reconcile.SeenRing(v.Targets, spec)
+		hasFar := slices.ContainsFunc(v.Admissions[reconcile.MemberKey(request.Stream, i)].GetGrants(), grant.IsWriter)
+		isFar := i < len(admitting.IsFar) && admitting.IsFar[i]
 		if spec == nil || v.LiveTargets[spec.Target] == nil || len(ring.GetRingUuid()) == 0 || ring.GetError() != "" {
+			hasListener := hasFar && spec != nil && v.LiveTargets[spec.Target] != nil
+			if len(spec.GetRingUuid()) > 0 && (isFar || hasListener) {
+				unseen = fmt.Sprintf(
+					"target %s: %s",
+					spec.Target,
+					cmp.Or(ring.GetError(), "it does not report the ring"),
+				)
+			}
 			continue
 		}
 		if !ring.WriterHeld || spec.Subsystem != "" && !grant.IsHeldElsewhere(spec, ring, holder.GetHost()) {
@@ -54,16 +77,18 @@ func livingWriter(v *state.View, request *api.AcquireWriterRequest, admitting *g
 			continue
 		}
 		held = ring
-		hasFar := slices.ContainsFunc(v.Admissions[reconcile.MemberKey(request.Stream, i)].GetGrants(), grant.IsWriter)
-		// else the ring's lock decides
-		isFencing = isFencing || hasFar || i < len(admitting.IsFar) && admitting.IsFar[i]
+		isFencing = isFencing || hasFar || isFar // else the ring's lock decides
 	}
 	former := last.GetHolder() // by whatever identity: a process may ask by itself and by its host's agent
 	isOwn := former.GetHost() == holder.GetHost() && former.GetPid() == holder.GetPid() &&
 		held.GetWriterEpoch() == last.GetEpoch()
-	if isOwn || !isFencing || free > reconcile.MemberCount(v.Streams[request.Stream])-max(1,
-		int(v.Streams[request.Stream].GetK())) {
-		return nil
+	switch {
+	case free > reconcile.MemberCount(v.Streams[request.Stream])-reconcile.Needed(v.Streams[request.Stream]):
+		return nil, ""
+	case held == nil:
+		return nil, unseen
+	case isOwn || !isFencing:
+		return nil, ""
 	}
-	return held
+	return held, ""
 }
