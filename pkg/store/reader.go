@@ -122,23 +122,6 @@ func (s *Store) OpenReader(stream string, options ReaderOptions) (*Reader, error
 	return r, nil
 }
 
-// lookFor adds a segment when it has begun.
-func (r *Reader) lookFor(number uint64) (isBegun bool, err error) {
-	f, err := r.dir.look(number)
-	switch {
-	case isNotExist(err):
-		return false, r.checkNotRemoved()
-	case err != nil:
-		return false, err
-	case f.headerErr != nil && f.isBlank:
-		return false, nil
-	case f.headerErr != nil:
-		return false, &CorruptError{Path: f.name, Err: f.headerErr}
-	}
-	r.segments = append(r.segments, readable{found: f, lowLSN: f.header.FirstLSN})
-	return true, nil
-}
-
 // loadMarks finds where epochs begin. Headers tell which segments hold such a place; only those are looked into.
 func (r *Reader) loadMarks() error {
 	for i := range r.segments {

@@ -11,8 +11,13 @@ func (r *Reader) loadSegments(list listing) (err error) {
 	if err := r.dir.checkNumbers(there, r.base.firstSegment()); err != nil {
 		return err
 	}
-	for _, number := range there {
-		isBegun, err := r.lookFor(number)
+	fronts, errs := make([]found, len(there)), make([]error, len(there))
+	_ = inParallel(len(there), func(i int) error { // none fails: behind the first that has not begun nothing counts
+		fronts[i], errs[i] = r.dir.look(there[i])
+		return nil
+	})
+	for i := range there {
+		isBegun, err := r.add(fronts[i], errs[i])
 		if err != nil {
 			return err
 		}
@@ -29,6 +34,25 @@ func (r *Reader) loadSegments(list listing) (err error) {
 		}
 	}
 	return r.base.checkThere(r.dir, len(r.segments))
+}
+
+// lookFor adds a segment when it has begun.
+func (r *Reader) lookFor(number uint64) (isBegun bool, err error) { return r.add(r.dir.look(number)) }
+
+// add adds a segment that was looked at, when it has begun.
+func (r *Reader) add(f found, err error) (isBegun bool, _ error) {
+	switch {
+	case isNotExist(err):
+		return false, r.checkNotRemoved()
+	case err != nil:
+		return false, err
+	case f.headerErr != nil && f.isBlank:
+		return false, nil
+	case f.headerErr != nil:
+		return false, &CorruptError{Path: f.name, Err: f.headerErr}
+	}
+	r.segments = append(r.segments, readable{found: f, lowLSN: f.header.FirstLSN})
+	return true, nil
 }
 
 // Base is what the stream begins behind, as it was when the reader was opened; nil: nothing was removed.

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"errors"
 	"math"
 )
 
@@ -86,41 +85,15 @@ func (s *readable) used() int64 {
 }
 
 // loadParts finds out which parts of the segments may hold records of the window.
-func (r *Reader) loadParts() (err error) {
-	list := make([]times, len(r.segments))
-	for i := range r.segments {
-		if list[i], err = r.timesOf(i); err != nil {
-			return err
-		}
-	}
-	for i := range r.segments {
-		if r.segments[i].part, err = r.partOf(list, i); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// timesOf believes nothing but a manifest that the store signed: without it a segment may have records of any time. The
-// last one has none that come before its first, as far as its neighbor is concerned.
-func (r *Reader) timesOf(i int) (times, error) {
-	s := &r.segments[i]
-	unknown := times{high: math.MaxUint64}
-	if i == len(r.segments)-1 {
-		unknown.low = s.header.FirstTS
-	}
-	m, _, err := r.store.ReadManifest(r.stream, s.number)
-	if isNotExist(err) || errors.Is(err, ErrCorrupt) {
-		return unknown, nil
-	}
+func (r *Reader) loadParts() error {
+	list, err := r.loadTimes(r.store.checkSignature)
 	if err != nil {
-		return times{}, err
+		return err
 	}
-	s.isSealed, s.size = true, m.UsedBytes
-	if m.FirstLSN != s.header.FirstLSN || m.Generation != s.header.Generation {
-		return unknown, nil
-	}
-	return times{m.MinTimestampNS, m.MaxTimestampNS, true}, nil
+	return inParallel(len(list), func(i int) (err error) {
+		r.segments[i].part, err = r.partOf(list, i)
+		return err
+	})
 }
 
 // partOf needs an index that agrees with the manifest: without them all of the segment is read.
