@@ -58,7 +58,11 @@ func (b *aheadBench) open() (*drainer, error) {
 	}
 	config := b.config()
 	config.Store, config.BatchBytes, config.afterAppend = opened, 16<<10, b.hook
-	return open(context.Background(), config)
+	d, err := open(context.Background(), config)
+	if err == nil {
+		d.buffers.class = len(readBuffers) - 1 // as behind a large batch
+	}
+	return d, err
 }
 
 // drain steps until the ring is empty. aheadCount is how many batches were read ahead.

@@ -10,27 +10,37 @@ const (
 	buffersRest   = time.Second // after so long without a batch a drain keeps no buffer
 )
 
-// readBuffers are what the drains of this process read into. Most drains have nothing to read at most times, and most
-// batches are small: a process needs a few of them, and not three a drain.
-var readBuffers sync.Pool
+// readBuffers are what the drains of this process read into, by class. Most drains have nothing to read at most times,
+// and most batches are small: a process needs a few of them, and not three a drain.
+var readBuffers [3]sync.Pool
 
-type readBuffer struct{ bytes []byte }
+const readFirst = 8 << 10 // size of the first class; one of the last has the size of a batch
 
-// takeBuffer gives one of that size; put it back with putBuffer.
-func takeBuffer(size int) *readBuffer {
-	if b, isOne := readBuffers.Get().(*readBuffer); isOne && len(b.bytes) == size {
-		return b
-	}
-	return &readBuffer{make([]byte, size)}
+type readBuffer struct {
+	bytes []byte
+	class int
 }
 
-func putBuffer(b *readBuffer) { readBuffers.Put(b) }
+// takeBuffer gives one of a class; put it back with putBuffer.
+func takeBuffer(class, most int) *readBuffer {
+	size := most
+	if class < len(readBuffers)-1 {
+		size = min(readFirst<<(3*class), most)
+	}
+	if b, isOne := readBuffers[class].Get().(*readBuffer); isOne && len(b.bytes) == size {
+		return b
+	}
+	return &readBuffer{make([]byte, size), class}
+}
+
+func putBuffer(b *readBuffer) { readBuffers[b.class].Put(b) }
 
 // buffers hold the last batches of a drain, in turn: one is read into, one goes into the store, one may still be hashed
 // there.
 type buffers struct {
 	turns  [3]turn
 	next   int
+	class  int // of the next read: the one that the last batch filled by half, or the next larger one
 	keptAt time.Time
 }
 
@@ -43,7 +53,10 @@ type turn struct {
 // keep takes a batch over, and the buffer that it lies in. It is good until the third keep after this one.
 func (b *buffers) keep(from *readBuffer, batch []byte, now time.Time) []byte {
 	t := &b.turns[b.next]
-	b.next, b.keptAt = (b.next+1)%len(b.turns), now
+	b.next, b.keptAt, b.class = (b.next+1)%len(b.turns), now, 0
+	for b.class < len(readBuffers)-1 && len(batch) >= readFirst<<(3*b.class)/2 {
+		b.class++
+	}
 	if t.large != nil {
 		putBuffer(t.large)
 		t.large = nil
@@ -61,6 +74,6 @@ func (b *buffers) keep(from *readBuffer, batch []byte, now time.Time) []byte {
 // back: the hash may go on.
 func (b *buffers) rest(now time.Time) {
 	if now.Sub(b.keptAt) > buffersRest {
-		b.turns = [3]turn{}
+		b.turns, b.class = [3]turn{}, 0
 	}
 }

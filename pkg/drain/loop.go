@@ -252,11 +252,11 @@ func (d *drainer) step(ctx context.Context) (isIdle bool, err error) {
 // read takes all that is there, up to the buffer's size: what came while the last batch was synced goes out with one
 // sync.
 func (d *drainer) read() (farlog.Batch, error) {
-	buffer := takeBuffer(d.config.BatchBytes)
+	buffer := takeBuffer(d.buffers.class, d.config.BatchBytes)
 	batch, err := d.reader.Read(buffer.bytes)
 	var large *farlog.TooLargeError
 	if errors.As(err, &large) && large.Need <= int(d.source.RecordLenMax) {
-		buffer = &readBuffer{make([]byte, large.Need)}
+		buffer = &readBuffer{make([]byte, large.Need), buffer.class}
 		batch, err = d.reader.Read(buffer.bytes)
 	}
 	d.watch.looked(batch, err)
