@@ -2,6 +2,10 @@
 SHELL := /bin/bash
 CRASHES ?= 1000000
 SEED ?=
+# of make soak beside CRASHES: seconds of each fuzzer in C, kills and faults of a kind, time without a control plane
+FUZZ_SECONDS ?= 300
+KILLS ?= 120
+OUTAGE ?= 10m
 
 .PHONY: help build demo test check model bench bench-java soak fuzz testbed testbed-shell generate docs \
 	release release-test clean
@@ -16,7 +20,7 @@ help:
 	@echo "make build     bin/farlog, farlogd, farlog-archive and farlog-verify"
 	@echo "make bench     measure against floors; writes build/bench.json"
 	@echo "make bench-java  the Java client and Log4j appender against C, files and neighbours; writes build/bench-java.json"
-	@echo "make soak      more crashes of the adversarial memory, and runs of members, routes and merges, an hour of fuzzing: make soak CRASHES=10000000 [SEED=...]; a minute without a control plane under load; 120 kills of each Java appender"
+	@echo "make soak      more crashes of the adversarial memory, and runs of members, routes and merges, an hour of fuzzing; 10 minutes without a control plane under load; 120 kills of each Java appender: make soak CRASHES=10000000 [SEED=...]; a short one: CRASHES=20000 FUZZ_SECONDS=5 FUZZTIME=3s KILLS=12 OUTAGE=20s"
 	@echo "make fuzz      fuzz every target for a minute: make fuzz FUZZTIME=10m"
 	@echo "make docs      the site of docs/, into build/site"
 	@echo "make release   packages, images, archives and jars of this commit, built twice and compared, into build/release/dist"
@@ -47,14 +51,14 @@ bench-java:
 soak:
 	@scripts/setup.sh build ctest shm
 	@CRASHES="$(CRASHES)" MEMBER_RUNS=$$(($(CRASHES) / 10)) ROUTE_RUNS=$$(($(CRASHES) / 100)) BLOCK_CRASHES=$$(($(CRASHES) / 4)) FILE_CRASHES=$$(($(CRASHES) / 8)) $(if $(SEED),SEED="$(SEED)") rdma/test/run.sh crash mutants
-	@FUZZ_SECONDS=300 rdma/test/run.sh fuzz
-	@scripts/fuzz.sh 130s
+	@FUZZ_SECONDS=$(FUZZ_SECONDS) rdma/test/run.sh fuzz
+	@scripts/fuzz.sh $(or $(FUZZTIME),130s)
 	@go test -count=1 -v -timeout 60m -run TestCrash_NothingSynced ./pkg/store -crash.rounds=$$(($(CRASHES) / 100))
 	@go test -count=1 -v -timeout 60m -tags farlog_fault -run TestMerged_FaultsLeaveTheOrder ./pkg/drain -merged.runs=$$(($(CRASHES) / 2000))
-	@FARLOG_OUTAGE=10m go test -count=1 -v -timeout 30m -run TestOutage_DataPathGoesOnWithoutControl ./pkg/internal/e2e
-	@FARLOG_MEMBER_FAULTS=120 go test -count=1 -v -timeout 30m -run TestMembers_EachTargetAtFaultInTurn ./pkg/internal/e2e
-	@scripts/java.sh -pl farlog-client,farlog-log4j2,farlog-logback,farlog-end-to-end -am test -Dtest='KillTest,CrashTest,StoreTest' -Dsurefire.failIfNoSpecifiedTests=false -Dfarlog.kills=120
-	@FARLOG_TAKEOVER_ROUNDS=20 FARLOG_TAKEOVER_BYTES=67108864 go test -count=1 -v -timeout 30m -run TestMembers_StandbyTakesOver ./pkg/internal/e2e
+	@FARLOG_OUTAGE=$(OUTAGE) go test -count=1 -v -timeout 30m -run TestOutage_DataPathGoesOnWithoutControl ./pkg/internal/e2e
+	@FARLOG_MEMBER_FAULTS=$(KILLS) go test -count=1 -v -timeout 30m -run TestMembers_EachTargetAtFaultInTurn ./pkg/internal/e2e
+	@scripts/java.sh -pl farlog-client,farlog-log4j2,farlog-logback,farlog-end-to-end -am test -Dtest='KillTest,CrashTest,StoreTest' -Dsurefire.failIfNoSpecifiedTests=false -Dfarlog.kills=$(KILLS)
+	@FARLOG_TAKEOVER_ROUNDS=$$(($(KILLS) / 6)) FARLOG_TAKEOVER_BYTES=67108864 go test -count=1 -v -timeout 30m -run TestMembers_StandbyTakesOver ./pkg/internal/e2e
 
 fuzz:
 	@scripts/fuzz.sh $(or $(FUZZTIME),60s)
