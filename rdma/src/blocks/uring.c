@@ -78,6 +78,7 @@ static void uring_put(struct block_device *device, enum block_queue queue, const
 		if (is_durable)
 			sqe->rw_flags = RWF_DSYNC;
 	}
+	/* analyzer: there is a free one, see above */
 	sqe->flags |= IOSQE_FIXED_FILE;
 	sqe->user_data = command->id << 32 | len;
 	uring->flying_counts[queue]++;

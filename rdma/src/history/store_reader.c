@@ -262,6 +262,7 @@ int store_reader_seek_lsn(struct store_reader *reader, uint64_t lsn, struct farl
 {
 	const struct store_segment *newest = store_reader_newest(reader);
 
+	/* analyzer: where there is a segment, one is the newest */
 	for (size_t i = reader->segment_count; i > 0 && reader->segments[i - 1].generation == newest->generation; i--) {
 		if (reader->segments[i - 1].low_lsn > lsn)
 			continue;

@@ -108,7 +108,7 @@ static int set_load_error(
 int superblock_load(
 	const struct region *region, const char *uri, struct superblock *superblock, struct farlog_error *error)
 {
-	struct superblock seen[2];
+	struct superblock seen[2] = {0};
 	const struct superblock *best = NULL;
 
 	if (region->contract.size_bytes < LAYOUT_DATA_OFF + LAYOUT_BLOCK_LEN)

@@ -98,7 +98,7 @@ static struct fi_info *make_hints(const struct lib_ofi *lib, const char *provide
 	/* the thread that polls moves the bytes: no other touches the copy */
 	hints->domain_attr->control_progress = FI_PROGRESS_MANUAL;
 	hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
-	hints->fabric_attr->prov_name = strdup(provider); /* freed by freeinfo */
+	hints->fabric_attr->prov_name = strdup(provider); /* analyzer: freed by freeinfo */
 	if (hints->fabric_attr->prov_name == NULL) {
 		lib->freeinfo(hints);
 		return NULL;
