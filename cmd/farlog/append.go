@@ -300,7 +300,7 @@ func (f *feed) follow(ctx context.Context, env *environment, options appendOptio
 				oneLine(err))
 		}
 	}
-	return func() { cancel(); client.Close() }, nil
+	return func() { cancel(); _ = client.Close() }, nil
 }
 
 // watchWriter has the goroutine that watches for stalls see this writer.

@@ -96,7 +96,7 @@ func (p *writerPlace) checkByAgent() error {
 	}
 	reader, err := farlog.OpenReader(p.uri, farlog.ReaderOptions{})
 	if err == nil {
-		reader.Close()
+		_ = reader.Close()
 	}
 	return err
 }

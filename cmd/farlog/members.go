@@ -226,7 +226,7 @@ func (r *membersReport) close() {
 	}
 	for _, member := range r.Members {
 		if member.file != nil {
-			member.file.Close()
+			_ = member.file.Close()
 		}
 	}
 }

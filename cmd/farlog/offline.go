@@ -114,12 +114,12 @@ func openImage(path string) (*record.Image, *os.File, error) {
 	}
 	size, err := file.Seek(0, io.SeekEnd)
 	if err != nil {
-		file.Close()
+		_ = file.Close()
 		return nil, nil, pathError(path, err)
 	}
 	image, err := record.OpenImage(file, size)
 	if err != nil {
-		file.Close()
+		_ = file.Close()
 		return nil, nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return image, file, nil

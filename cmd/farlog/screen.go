@@ -100,9 +100,9 @@ func clearBelow(count int, size screenSize) string {
 // close gives the terminal back as it was.
 func (s *screen) close() {
 	s.leave.Do(func() {
-		io.WriteString(s.output, screenLeave)
+		_, _ = io.WriteString(s.output, screenLeave)
 		if s.before != nil {
-			unix.IoctlSetTermios(int(s.input.Fd()), unix.TCSETS, s.before)
+			_ = unix.IoctlSetTermios(int(s.input.Fd()), unix.TCSETS, s.before)
 		}
 	})
 }

@@ -62,7 +62,7 @@ func watchStatus(ctx context.Context, env *environment, args []string, interval 
 			return nil
 		}
 		if isTerminal(env.stdout) {
-			io.WriteString(env.stdout, clearScreen)
+			fmt.Fprint(env.stdout, clearScreen)
 		}
 		if _, err := screen.WriteTo(env.stdout); err != nil {
 			return err

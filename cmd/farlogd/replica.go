@@ -40,7 +40,7 @@ func (d *daemon) serveStore(opened *store.Store) error {
 	if !d.settings.isInsecure {
 		byRules, err := d.newStoreGuard()
 		if err != nil {
-			listener.Close()
+			_ = listener.Close()
 			return err
 		}
 		listener, guard = tls.NewListener(listener, byRules.keeper.ServerConfig("http/1.1")), byRules
@@ -54,7 +54,7 @@ func (d *daemon) serveStore(opened *store.Store) error {
 	d.parts = append(d.parts, part{
 		run: func(ctx context.Context, ready func()) error {
 			ready()
-			stop := context.AfterFunc(ctx, func() { server.Close() })
+			stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 			defer stop()
 			if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 				return fmt.Errorf("store.serve: %w", err)

@@ -34,7 +34,7 @@ func (d *daemon) openTarget(context.Context) error {
 		OnRing: link.progress.note,
 	})
 	if err != nil {
-		conn.Close()
+		_ = conn.Close()
 		return err
 	}
 	d.nvmet.KeepRings(one.ExportedRings())

@@ -170,7 +170,7 @@ func Open(config Config) (*Consumer, error) {
 	}
 	c := &Consumer{config: config, buf: make([]byte, config.BufferBytes)}
 	if err := c.start(); err != nil {
-		c.Close()
+		_ = c.Close()
 		return nil, err
 	}
 	return c, nil

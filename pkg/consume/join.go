@@ -30,7 +30,7 @@ func (c *Consumer) openHistory(p store.Place) error {
 		err = history.SeekPlace(p)
 	}
 	if err != nil {
-		history.Close()
+		_ = history.Close()
 		return err
 	}
 	c.history, c.behind = history, false
@@ -79,7 +79,7 @@ func (c *Consumer) openRing(isEnd bool) error {
 	}
 	status, err := reader.Status()
 	if err != nil {
-		reader.Close()
+		_ = reader.Close()
 		return fmt.Errorf("read status of ring %q: %w", c.config.RingURI, err)
 	}
 	c.reader, c.align, c.batch = reader, status.Align, nil

@@ -160,7 +160,7 @@ func openReader(config Config) (*farlog.Reader, store.Source, error) {
 	}
 	status, err := reader.Status()
 	if err != nil {
-		reader.Close()
+		_ = reader.Close()
 		return nil, store.Source{}, fmt.Errorf("read status of ring %q: %w", config.RingURI, err)
 	}
 	source := store.Source{

@@ -65,7 +65,7 @@ func open(ctx context.Context, config Config) (*drainer, error) {
 	d := &drainer{config: config, source: source, reader: reader}
 	d.progress.Stream, d.progress.RingUUID = source.StreamName, source.RingUUID
 	if err := d.start(ctx); err != nil {
-		d.close()
+		_ = d.close()
 		return nil, err
 	}
 	return d, nil
@@ -150,7 +150,7 @@ func (d *drainer) close() error {
 	}
 	d.awaitAhead()
 	d.leavePage()
-	d.reader.Close()
+	_ = d.reader.Close()
 	return err
 }
 
@@ -363,7 +363,7 @@ func (d *drainer) retry(ctx context.Context, attempt func() error) error {
 		}
 		isBroken := errors.Is(err, store.ErrBroken) && !errors.Is(err, store.ErrGone)
 		if isBroken && d.appender != nil {
-			d.appender.Close() // says again what broke it
+			_ = d.appender.Close() // says again what broke it
 			d.appender = nil
 		}
 		if !isBroken && !errors.Is(err, store.ErrNoSpace) {

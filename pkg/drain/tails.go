@@ -99,7 +99,7 @@ func (t *Tails) join(uri string, token [farlog.TokenLen]byte, uuid [16]byte) *pa
 	}
 	p := &page{users: 1, handle: handle, tails: make(map[[16]byte]farlog.Tail), wholeAt: time.Now()}
 	if _, _, isThere := p.look(uuid, 0, t.ageMax); !isThere {
-		handle.Close()
+		_ = handle.Close()
 		return nil
 	}
 	t.pages[target] = append(t.pages[target], p)
@@ -117,7 +117,7 @@ func (t *Tails) leave(uri string, p *page) {
 		t.pages[target] = slices.DeleteFunc(t.pages[target], func(other *page) bool { return other == p })
 	}
 	if p.users == 0 {
-		p.handle.Close()
+		_ = p.handle.Close()
 	}
 }
 

@@ -102,12 +102,12 @@ func (s *Server) openDevice(p peer, asked request) (*reply, error) {
 	file := os.NewFile(uintptr(fd), path)
 	var found syscall.Stat_t
 	if err := syscall.Fstat(fd, &found); err != nil || found.Mode&syscall.S_IFMT != syscall.S_IFBLK {
-		file.Close()
+		_ = file.Close()
 		return nil, refuse("INVALID", "%s is no block device", path)
 	}
 	// Between the answer and the opening the name may have become another namespace's.
 	if err := mayOpen(s.config.Devices, p, path); err != nil {
-		file.Close()
+		_ = file.Close()
 		return nil, err
 	}
 	s.logOf(p, slog.LevelInfo, "opened", "device", path, "access", access)

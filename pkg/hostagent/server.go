@@ -92,6 +92,7 @@ type Counts struct{ Granted, Refused, Failed uint64 }
 
 // Listen makes the socket. All users may connect; who may have what is decided when they ask.
 func Listen(config Config) (*Server, error) {
+	//lint:ignore G301 programs of all users reach the socket
 	if err := os.MkdirAll(filepath.Dir(config.Socket), 0o755); err != nil {
 		return nil, fmt.Errorf("host.socket %q: its directory cannot be made: %w", config.Socket, errors.Unwrap(err))
 	}
@@ -102,6 +103,7 @@ func Listen(config Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("host.socket %q: cannot listen: %w", config.Socket, errors.Unwrap(err))
 	}
+	//lint:ignore G302 every user may ask; the kernel says who asks, and rules what is given
 	if err := os.Chmod(config.Socket, 0o666); err != nil {
 		return nil, errors.Join(fmt.Errorf("host.socket %q: %w", config.Socket, err), listener.Close())
 	}
@@ -127,7 +129,7 @@ func removeStale(path string) error {
 	}
 	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
 	if err == nil {
-		conn.Close()
+		_ = conn.Close()
 		return fmt.Errorf("host.socket %q: another host agent answers there: stop it first, or give --host-socket "+
 			"another path", path)
 	}
@@ -139,7 +141,7 @@ func removeStale(path string) error {
 
 // Run answers until ctx is done.
 func (s *Server) Run(ctx context.Context) error {
-	stop := context.AfterFunc(ctx, func() { s.listener.Close() })
+	stop := context.AfterFunc(ctx, func() { _ = s.listener.Close() })
 	defer stop()
 	defer s.running.Wait()
 	s.running.Go(func() { s.writers.Run(ctx) })
@@ -157,7 +159,7 @@ func (s *Server) Run(ctx context.Context) error {
 		case s.slots <- struct{}{}:
 		default:
 			s.refused.Add(1)
-			conn.Close()
+			_ = conn.Close()
 			continue
 		}
 		s.running.Go(func() {
@@ -196,13 +198,13 @@ func (s *Server) serve(ctx context.Context, conn *net.UnixConn) {
 	}
 	if under >= userMax {
 		s.answer(conn, p, nil, refuse("IO", "%s has %d requests under way: try again later", p, userMax))
-		conn.SetDeadline(time.Now().Add(lingerMost))
+		_ = conn.SetDeadline(time.Now().Add(lingerMost))
 		// whoever writes to a socket that is closed does not look whether there was an answer
-		conn.Read(make([]byte, 1))
+		_, _ = conn.Read(make([]byte, 1))
 		return
 	}
 	packet := make([]byte, packetLenMax+1)
-	conn.SetDeadline(time.Now().Add(askTimeout))
+	_ = conn.SetDeadline(time.Now().Add(askTimeout))
 	length, err := conn.Read(packet)
 	if err != nil || length == 0 {
 		return // it came to look whether we are there
@@ -240,7 +242,7 @@ func (s *Server) answer(conn *net.UnixConn, p peer, made *reply, err error) {
 		s.logOf(p, slog.LevelWarn, "no grant", "error", err)
 		text = refusalReply(&refusal{result: "IO", text: err.Error()})
 	}
-	conn.SetDeadline(time.Now().Add(askTimeout))
+	_ = conn.SetDeadline(time.Now().Add(askTimeout))
 	var rights []byte
 	if made != nil && made.file != nil {
 		defer made.file.Close()

@@ -160,7 +160,7 @@ func prune(announced string) {
 	links, _ := filepath.Glob(filepath.Join(announced, "*"))
 	for _, path := range links {
 		if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
-			os.Remove(path)
+			_ = os.Remove(path)
 		}
 	}
 }

@@ -73,7 +73,7 @@ func openDecisions(fsys store.FS, dir string, isReadOnly bool) (*decisions, erro
 		}
 	}
 	if err != nil {
-		d.file.Close()
+		_ = d.file.Close()
 		return nil, fmt.Errorf("read %s: %w", d.name, err)
 	}
 	if err = checkMarks(raw, size); err != nil {
@@ -82,7 +82,7 @@ func openDecisions(fsys store.FS, dir string, isReadOnly bool) (*decisions, erro
 		err = d.cutTail(raw[:d.end()])
 	}
 	if err != nil {
-		d.file.Close()
+		_ = d.file.Close()
 		return nil, err
 	}
 	return d, nil

@@ -120,7 +120,7 @@ func (r *Reader) openStream(entry Entry) (*store.Reader, error) {
 	}
 	if !reader.Base().HasRemoved(entry.Place) {
 		if err := reader.SeekPlace(entry.Place); err != nil {
-			reader.Close()
+			_ = reader.Close()
 			return nil, err
 		}
 	}

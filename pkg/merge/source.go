@@ -55,7 +55,7 @@ func openSource(s *store.Store, of *info, decided map[store.Place]decision) (*so
 		behind := l.Place
 		behind.LSN++
 		if err := reader.SeekPlace(behind); err != nil {
-			reader.Close()
+			_ = reader.Close()
 			return nil, err
 		}
 	}

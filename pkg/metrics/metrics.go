@@ -56,7 +56,7 @@ func NewServer(listener net.Listener, registry *prometheus.Registry, healthy fun
 			fmt.Fprintln(response, err)
 			return
 		}
-		io.WriteString(response, "ok\n")
+		_, _ = io.WriteString(response, "ok\n")
 	})
 	return &Server{listener: listener, server: &http.Server{Handler: mux, ReadHeaderTimeout: readHeaderTimeout}}
 }

@@ -46,7 +46,7 @@ func (k Kernel) openLog() kernelLog {
 		return kernelLog{}
 	}
 	if _, err := syscall.Seek(fd, 0, 2); err != nil {
-		syscall.Close(fd)
+		_ = syscall.Close(fd)
 		return kernelLog{}
 	}
 	return kernelLog{os.NewFile(uintptr(fd), "kmsg")}

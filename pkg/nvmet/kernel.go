@@ -227,7 +227,7 @@ func (k *Kernel) apply(step Step) error {
 	path := k.path(step.Path)
 	switch step.Op {
 	case Mkdir:
-		return os.Mkdir(path, 0o755)
+		return os.Mkdir(path, 0o755) //lint:ignore G301 it is the mode of configfs
 	case Rmdir, Unlink:
 		return os.Remove(path)
 	case Link:

@@ -19,7 +19,7 @@ const (
 // parquetEncoder writes one file, with the columns in the order of their names. Bytes are as they are.
 type parquetEncoder struct {
 	out     *bufio.Writer
-	writer  *parquet.Writer
+	writer  *parquet.GenericWriter[any]
 	columns []Field // in the order of the file
 	batch   []parquet.Row
 	count   int // rows in the group
@@ -32,7 +32,7 @@ func newParquetEncoder(out *bufio.Writer, list []Field) *parquetEncoder {
 	for _, f := range list {
 		group[f.Name] = parquet.Compressed(f.node(), &parquet.Zstd)
 	}
-	e.writer = parquet.NewWriter(out, parquet.NewSchema("farlog", group))
+	e.writer = parquet.NewGenericWriter[any](out, parquet.NewSchema("farlog", group))
 	return e
 }
 

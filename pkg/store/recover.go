@@ -287,23 +287,23 @@ func (a *Appender) sealLeftOver(f, next found, isNewest bool) error {
 	h := next.header
 	isSame := h.RingUUID == f.header.RingUUID && h.Salt == f.header.Salt
 	if !isSame {
-		file.Close()
+		_ = file.Close()
 		return w.damaged(f.name,
 			fmt.Errorf("manifest is missing: %s begins with another ring, before which this segment was sealed",
 				path.Base(next.name)))
 	}
 	if h.PrevNextLSN != w.chain.LSN || h.PrevNextSeq != w.chain.Seq || h.PrevEpoch != w.chain.Epoch {
-		file.Close()
+		_ = file.Close()
 		return w.damaged(f.name, fmt.Errorf("segment ends (%w), the next one begins after lsn %d", w.stop,
 			h.PrevNextLSN))
 	}
 	if err := h.checkBefore(digest, false, isNewest); err != nil {
-		file.Close()
+		_ = file.Close()
 		return w.damaged(f.name, err)
 	}
 	last := mark{syncedOffset: w.end, count: w.mark.count + 1}
 	if _, err := file.WriteAt(last.encode(f.header.Salt), last.offset()); err != nil {
-		file.Close()
+		_ = file.Close()
 		return wrap("mark", f.name, err)
 	}
 	a.rollover.before = digest
@@ -336,7 +336,7 @@ func (a *Appender) walkForAppend(f found) (File, walked, [sha256.Size]byte, erro
 		err = w.damaged(f.name, fmt.Errorf("%w; everything below offset %d was synced", w.stop, w.mark.syncedOffset))
 	}
 	if err != nil {
-		file.Close()
+		_ = file.Close()
 		return nil, walked{}, digest, err
 	}
 	return file, w, a.hash.digest(), nil
@@ -355,7 +355,7 @@ func (a *Appender) resumeActive(f found) error {
 		a.tail, err = findTail(file, f, w.end)
 	}
 	if err != nil {
-		file.Close()
+		_ = file.Close()
 		return wrap("recover", f.name, err)
 	}
 	if !w.sum.isAny {

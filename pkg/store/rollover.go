@@ -167,7 +167,7 @@ func (r *rollover) prepare(number uint64, size int64) (*spare, error) {
 		err = r.dir.fsys.SyncDir(r.dir.path)
 	}
 	if err != nil {
-		file.Close()
+		_ = file.Close()
 		// What is left under the temporary name takes space; the next appender would remove it as well.
 		_ = r.dir.fsys.Remove(tmp)
 		return nil, wrap("prepare", name, err)

@@ -445,7 +445,7 @@ func (v *verifier) rewind(at found, first record.Record, offset int64) error {
 			}
 			return nil
 		})
-		file.Close()
+		_ = file.Close()
 		if err != nil && !errors.Is(err, errStopWalk) {
 			return err
 		}

@@ -134,7 +134,7 @@ func New(config Config) (*Target, error) {
 	t.reporter = t.newReporter()
 	t.remote, err = openRemoteServer(config.Listen, config.Advertise, config.Agent.Host, t.requestReport)
 	if err != nil {
-		lock.Close()
+		_ = lock.Close()
 		return nil, err
 	}
 	t.config.Regions = attestedRegions(config.Regions, config.Attestations)
@@ -143,7 +143,7 @@ func New(config Config) (*Target, error) {
 	}
 	if err != nil {
 		t.remote.close()
-		lock.Close()
+		_ = lock.Close()
 		return nil, err
 	}
 	t.logAttestations()

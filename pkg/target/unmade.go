@@ -38,7 +38,7 @@ func (t *Target) provide(at site, spec *api.RingSpec) (site, error) {
 		failed.isBusy = true
 		t.makers.Go(func() {
 			formed, err := t.form(at, spec)
-			t.recordAttempt(spec, formed, err)
+			_, _ = t.recordAttempt(spec, formed, err) // it is kept and logged
 			t.requestReport()
 		})
 	}

@@ -64,6 +64,7 @@ func (p *Pacer) Next() time.Duration {
 }
 
 func (p *Pacer) fillPeriod() {
+	//lint:ignore G404 the pace of messages of an exercise, the same by the same seed
 	random := rand.New(rand.NewPCG(p.seed, p.period))
 	clear(p.counts[:])
 	p.counts[random.IntN(slotsPerPeriod)] = PeakPerMillisecond

@@ -81,7 +81,7 @@ func Open(ctx context.Context, options Options) (*Cluster, error) {
 	fatal := make(chan error, 1)
 	server, err := startChecked(ctx, options.Dir, cmp.Or(options.Logger, slog.Default()), fatal)
 	if err != nil {
-		lock.Close()
+		_ = lock.Close()
 		return nil, err
 	}
 	etcd := &Cluster{client: v3client.New(server.Server), server: server, lock: lock, fatal: fatal}
@@ -107,7 +107,7 @@ func (e *Cluster) closeOnce() error {
 	err := e.client.Close()
 	if e.server != nil {
 		stopWithin(e.server.Close, stopTimeout)
-		e.lock.Close()
+		_ = e.lock.Close()
 	}
 	if errors.Is(err, context.Canceled) {
 		return nil

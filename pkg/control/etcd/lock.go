@@ -28,7 +28,7 @@ func lockDir(dir string) (*os.File, error) {
 		return nil, fmt.Errorf("lock etcd directory: %w", err)
 	}
 	if err := databaseIsFree(dir); err != nil {
-		lock.Close()
+		_ = lock.Close()
 		return nil, err
 	}
 	return lock, nil

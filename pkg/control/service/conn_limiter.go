@@ -43,7 +43,7 @@ func (l *connLimiter) track(conn net.Conn) *trackedConn {
 	}
 	l.mutex.Unlock()
 	if oldest != nil {
-		oldest.conn.Close()
+		_ = oldest.conn.Close()
 	}
 	return c
 }

@@ -48,10 +48,10 @@ func (f Failed) Run(ctx context.Context, listener net.Listener, ready func()) er
 		err = fmt.Errorf("serve %s: %w", listener.Addr(), err)
 	case <-ctx.Done():
 	}
-	listener.Close()
+	_ = listener.Close()
 	timer := time.AfterFunc(gracefulStopMax, server.Stop)
 	defer timer.Stop()
 	server.GracefulStop()
-	web.Close()
+	_ = web.Close()
 	return err
 }

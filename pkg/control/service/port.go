@@ -105,7 +105,7 @@ func (p *port) sort(ctx context.Context, conn net.Conn, tracked *trackedConn) {
 		conn, isGRPC, err = peek(conn)
 	}
 	if err != nil || !tracked.promote() {
-		conn.Close()
+		_ = conn.Close()
 		return
 	}
 	to := p.http
@@ -115,7 +115,7 @@ func (p *port) sort(ctx context.Context, conn net.Conn, tracked *trackedConn) {
 	select {
 	case to.conns <- conn:
 	case <-to.closed:
-		conn.Close()
+		_ = conn.Close()
 	}
 }
 

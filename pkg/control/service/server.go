@@ -142,7 +142,7 @@ func (s *Server) Run(ctx context.Context, listener net.Listener, ready func()) e
 	defer cancel()
 	workers.Go(func() { s.mirror.Run(ctx) })
 	if err := s.waitSynced(ctx); err != nil {
-		listener.Close()
+		_ = listener.Close()
 		return err
 	}
 	s.isAnswered.Store(true)
@@ -160,7 +160,7 @@ func (s *Server) serve(ctx context.Context, listener net.Listener, workers *sync
 	server, checks := s.newGRPC()
 	web, err := s.newHTTP(server)
 	if err != nil {
-		listener.Close()
+		_ = listener.Close()
 		return err
 	}
 	workers.Go(func() { s.followHealth(ctx, checks) })
@@ -177,11 +177,11 @@ func (s *Server) serve(ctx context.Context, listener net.Listener, workers *sync
 	}
 	close(s.stopping)
 	checks.Shutdown()
-	listener.Close()
+	_ = listener.Close()
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), gracefulStopMax)
 	defer cancel()
 	if web.Shutdown(stopping) != nil { // first: gRPC's server ends at once what comes to it by way of HTTP/1.1
-		web.Close() // somebody still watches
+		_ = web.Close() // somebody still watches
 	}
 	timer := time.AfterFunc(gracefulStopMax, server.Stop)
 	defer timer.Stop()
