@@ -98,6 +98,7 @@ func write(name string, content func(io.Writer) error) (err error) {
 	if err := os.MkdirAll(filepath.Dir(name), 0o750); err != nil {
 		return err
 	}
+	//lint:ignore G302 whoever may read the store may read the bundle
 	file, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o640)
 	if err != nil {
 		return err

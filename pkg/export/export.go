@@ -61,6 +61,7 @@ func Export(ctx context.Context, source *store.Store, dir string, options Option
 	if b, err = options.make(ctx, tmp, request); err != nil {
 		return b, err
 	}
+	//lint:ignore G302 whoever may read the store may read the bundle
 	if err := errors.Join(os.Chmod(tmp, 0o750), syncDirs(tmp)); err != nil {
 		return b, err
 	}
