@@ -119,6 +119,9 @@ func removeAndKill(t *testing.T, dir string, times int) (said uint64) {
 	for lines.Scan() {
 		_, _ = fmt.Sscanf(lines.Text(), "begins %d", &said) // it was said before the kill came
 	}
+	if err := lines.Err(); err != nil {
+		t.Fatal(err)
+	}
 	_ = child.Wait() // killed
 	if times > 0 {
 		t.Fatal("the process ended by itself")
