@@ -49,7 +49,7 @@ func (g *gatedFS) wait(name, suffix string) {
 	}
 	select {
 	case <-gate:
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		g.mutex.Lock()
 		g.isLate = true
 		g.mutex.Unlock()

@@ -87,8 +87,10 @@ func livingWriter(v *state.View, request *api.AcquireWriterRequest, admitting *g
 		return nil, ""
 	case held == nil:
 		return nil, unseen
-	case isOwn || !isFencing:
+	case isOwn:
 		return nil, ""
+	case !isFencing:
+		return nil, unseen
 	}
 	return held, ""
 }
