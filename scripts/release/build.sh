@@ -122,9 +122,9 @@ licences() {
 	done
 }
 
-# newest_glibc -- the newest version of glibc that what was built asks for.
+# newest_glibc -- the newest version of glibc that what has C in it asks for.
 newest_glibc() {
-	objdump -T "$stage/bin/"* "$stage/lib/"*.so.*.* | grep -o 'GLIBC_[0-9.]*' | sed 's/GLIBC_//' | sort -Vu | tail -1
+	objdump -T "$stage/bin/"{farlog,farlogd} "$stage/lib/"*.so.*.* | grep -o 'GLIBC_[0-9.]*' | sed 's/GLIBC_//' | sort -Vu | tail -1
 }
 
 build_packages() {
