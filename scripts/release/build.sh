@@ -124,7 +124,8 @@ licences() {
 
 # newest_glibc -- the newest version of glibc that what has C in it asks for.
 newest_glibc() {
-	objdump -T "$stage/bin/"{farlog,farlogd} "$stage/lib/"*.so.*.* | grep -o 'GLIBC_[0-9.]*' | sed 's/GLIBC_//' | sort -Vu | tail -1
+	objdump -T "$stage/bin/"{farlog,farlogd} "$stage/lib/"*.so.*.* | grep -o 'GLIBC_[0-9.]*' | sed 's/GLIBC_//' |
+		sort -Vu | tail -1
 }
 
 build_packages() {
