@@ -192,8 +192,11 @@ func (a *Appender) usable() error {
 func (a *Appender) makePlace(p plan, fresh []byte) (plan, error) {
 	if p.isRoll {
 		isGrown, err := a.roll(p.first, len(fresh))
-		if err != nil || !isGrown {
+		if err != nil {
 			return p, err
+		}
+		if !isGrown { // a segment that was just begun, whose file may be smaller than the batch
+			return p, a.growActive(len(fresh))
 		}
 		if p, err = a.plan(fresh, false); err != nil {
 			return p, err

@@ -196,3 +196,34 @@ func TestGrow_WhatWasAllocatedInFullIsGivenBack(t *testing.T) {
 		t.Error(report.Statement())
 	}
 }
+
+// TestGrow_FirstBatchOnFullDisk: the batch with which a segment begins is larger than its file, and the disk is full:
+// nothing is accepted, and the same appender takes the batch when there is space again.
+func TestGrow_FirstBatchOnFullDisk(t *testing.T) {
+	f := &fixture{t: t, fs: storetest.NewCrashFS(1), ring: storetest.NewRing(testStream, 1)}
+	options := f.options()
+	options.SegmentBytes = 1 << 20
+	f.openWith(options)
+	f.ring.Append(20, 1500)
+	batch := storetest.Batch(f.ring.Records)
+	if raw, err := f.fs.Bytes(streamPath + fileName(1, ".seg")); err != nil || len(raw) >= len(batch) {
+		t.Fatalf("file of %d bytes, %v; expected one that is too small for %d", len(raw), err, len(batch))
+	}
+	f.fs.LimitSpace(1)
+	for range 2 {
+		if _, _, err := f.app.Append(batch); !errors.Is(err, store.ErrNoSpace) || errors.Is(err, store.ErrBroken) {
+			t.Fatalf("on a full disk: %v", err)
+		}
+	}
+	if last := f.app.Last(); last.OK {
+		t.Fatalf("%+v was accepted", last)
+	}
+	f.fs.LimitSpace(-1)
+	if _, _, err := f.app.Append(batch); err != nil {
+		t.Fatal(err)
+	}
+	f.close()
+	if report := f.verify(); report.Failure != nil || report.Generations[0].NextLSN != f.ring.NextLSN() {
+		t.Error(report.Statement())
+	}
+}

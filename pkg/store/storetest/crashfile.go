@@ -106,7 +106,13 @@ func (f *crashFile) Zero(off, length int64) error {
 	if length <= 0 || f.fs.isCrashed {
 		return f.fs.outcome() // unlike others, it does not even begin when the crash comes
 	}
-	clear(f.node.data[off:min(off+length, int64(len(f.node.data)))])
+	if end := off + length; end > int64(len(f.node.data)) { // it allocates, as FALLOC_FL_ZERO_RANGE does
+		if err := f.fs.reserve(end - int64(len(f.node.data))); err != nil {
+			return err
+		}
+		f.node.resize(end)
+	}
+	clear(f.node.data[off : off+length])
 	f.node.soil(off, length)
 	return f.fs.outcome()
 }
