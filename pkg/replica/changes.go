@@ -18,12 +18,17 @@ const (
 	holdMax   = 2 * time.Second // how long Changed waits for a change
 	scanPause = 200 * time.Millisecond
 	scanRests = 199 // times as long as a look at all streams takes: their number decides how often there is one
+	// pauseMax: what another process appends is seen after that at the latest. Longer in a process with appenders of
+	// this store, which are seen at once.
+	pauseMax, pauseMaxAppending = 2 * time.Second, 30 * time.Second
 )
 
 // Changes are the streams that have other records than at a mark.
 type Changes struct {
 	Streams []StreamInfo `json:"streams"`
 	Mark    string       `json:"mark"` // of now, for the next question
+	// Age is how long ago all streams were measured: a stream of another process may have more records since then.
+	Age time.Duration `json:"age_ns"`
 }
 
 // changes knows how much of each stream is synced, and in which order that was found to change. What an appender of
@@ -37,7 +42,9 @@ type changes struct {
 	mutex   sync.Mutex
 	streams map[string]*measured
 	count   uint64    // of changes
+	scanned time.Time // the last scan's begin
 	scanAt  time.Time // not before
+	now     func() time.Time
 }
 
 type measured struct {
@@ -48,7 +55,7 @@ type measured struct {
 }
 
 func newChanges(s *store.Store) *changes {
-	c := &changes{store: s, id: rand.Text(), streams: map[string]*measured{}}
+	c := &changes{store: s, id: rand.Text(), streams: map[string]*measured{}, now: time.Now}
 	c.notes.wakeup = make(chan struct{})
 	s.OnSynced(c.notes.add)
 	return c
@@ -63,12 +70,15 @@ func (c *changes) since(mark string) (found Changes, next time.Time, wakeup <-ch
 	for _, stream := range noted {
 		c.measure(stream)
 	}
-	if began := time.Now(); !began.Before(c.scanAt) {
+	if began := c.now(); !began.Before(c.scanAt) {
 		if err := c.scan(); err != nil {
 			return found, next, nil, err
 		}
-		now := time.Now()
-		c.scanAt = now.Add(max(scanPause, scanRests*now.Sub(began)))
+		now, most := c.now(), pauseMax
+		if c.notes.isUsed() {
+			most = pauseMaxAppending
+		}
+		c.scanned, c.scanAt = began, now.Add(min(max(scanPause, scanRests*now.Sub(began)), most))
 	}
 	last := uint64(0)
 	if text, isOurs := strings.CutPrefix(mark, c.id+"-"); isOurs {
@@ -79,7 +89,7 @@ func (c *changes) since(mark string) (found Changes, next time.Time, wakeup <-ch
 			found.Streams = append(found.Streams, StreamInfo{name, one.bytes})
 		}
 	}
-	found.Mark = fmt.Sprintf("%s-%d", c.id, c.count)
+	found.Mark, found.Age = fmt.Sprintf("%s-%d", c.id, c.count), c.now().Sub(c.scanned)
 	return found, c.scanAt, wakeup, nil
 }
 
@@ -127,6 +137,14 @@ type notes struct {
 	streams map[string]bool
 	wakeup  chan struct{}
 	isAwait bool // somebody waits for wakeup
+	hasAny  bool // was noted
+}
+
+// isUsed reports whether an appender of this process has synced something.
+func (n *notes) isUsed() bool {
+	n.mutex.Lock()
+	defer n.mutex.Unlock()
+	return n.hasAny
 }
 
 // add is called behind each sync, by its goroutine.
@@ -136,7 +154,7 @@ func (n *notes) add(stream string) {
 	if n.streams == nil {
 		n.streams = map[string]bool{}
 	}
-	n.streams[stream] = true
+	n.streams[stream], n.hasAny = true, true
 	if n.isAwait {
 		close(n.wakeup)
 		n.wakeup, n.isAwait = make(chan struct{}), false

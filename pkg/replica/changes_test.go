@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -124,6 +125,63 @@ func awaitSettled(t *testing.T, r *Replica, isWanted func(Progress) bool) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d of %d streams, %q", settled, len(list), failure)
 		}
+	}
+}
+
+// TestChanges_PauseIsBounded: however long it takes to measure all streams, those of other processes are measured again
+// soon, and an answer says how old it is.
+func TestChanges_PauseIsBounded(t *testing.T) {
+	first, err := store.Open(filepath.Join(t.TempDir(), "first"), store.Options{
+		Create: true, SegmentBytes: store.SegmentBytesMin,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, now := newChanges(first), time.Unix(1763700000, 0)
+	step := 10 * time.Second
+	c.now = func() time.Time { now = now.Add(step); return now }
+	pause := func() time.Duration {
+		found, next, _, err := c.since("")
+		if err != nil || found.Age < step {
+			t.Fatalf("age %s, %v", found.Age, err)
+		}
+		return next.Sub(now) + step // now is that of Age
+	}
+	if got := pause(); got <= 0 || got > pauseMax {
+		t.Errorf("pause of %s when nobody appends here, expected at most %s", got, pauseMax)
+	}
+	c.notes.add("desk7/orders")
+	now = now.Add(time.Hour)
+	if got := pause(); got <= pauseMax || got > pauseMaxAppending {
+		t.Errorf("pause of %s when somebody appends here, expected at most %s", got, pauseMaxAppending)
+	}
+}
+
+// oldAnswer is a source that has not measured its streams for an hour.
+type oldAnswer struct{ twoStreams }
+
+func (*oldAnswer) Changed(context.Context, string) (Changes, error) {
+	return Changes{Mark: "mark", Age: time.Hour}, nil
+}
+
+// TestReplica_LagOfAnOldAnswer: an answer without changes proves that a stream is copied only up to when the first site
+// measured its streams.
+func TestReplica_LagOfAnOldAnswer(t *testing.T) {
+	second, err := store.Open(filepath.Join(t.TempDir(), "second"), store.Options{
+		Create: true, SegmentBytes: store.SegmentBytesMin,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := New(Config{Source: new(oldAnswer), Store: second})
+	f := r.follower("desk7/orders")
+	f.isRunning, f.isSettled, f.caughtUp = true, true, time.Now().Add(-2*time.Hour)
+	if !r.ask(t.Context(), new(sync.WaitGroup)) {
+		t.Fatal(r.failure)
+	}
+	list, _ := r.Progress()
+	if len(list) != 1 || list[0].LagAge < time.Hour || list[0].LagAge > 90*time.Minute {
+		t.Errorf("%+v, expected a lag of an hour", list)
 	}
 }
 

@@ -58,7 +58,7 @@ type Replica struct {
 	followers map[string]*follower
 	failure   string    // why the first site does not answer
 	mark      string    // of its last answer; Run's goroutine
-	heardAt   time.Time // of the first site
+	heardAt   time.Time // of the first site: when all of its streams were measured there
 
 	asked     chan struct{} // closed when the first site was asked once
 	askedOnce sync.Once
@@ -160,7 +160,7 @@ func (r *Replica) ask(ctx context.Context, running *sync.WaitGroup) (isAnswered 
 		r.failure = err.Error()
 		return false
 	}
-	r.failure, r.heardAt, r.mark = "", time.Now(), changes.Mark
+	r.failure, r.heardAt, r.mark = "", time.Now().Add(-changes.Age), changes.Mark
 	for _, info := range changes.Streams {
 		f := r.follower(info.Name)
 		f.measure(info.Bytes)
