@@ -41,6 +41,7 @@ type generationHeader struct {
 type Reader interface {
 	MayReadAny() error           // some stream, whichever
 	MayRead(stream string) error // else he learns neither its records, nor that it is there and how long
+	RulesDigest() string         // of what he may read: another one when that changes
 }
 
 // Guard decides who may read.
@@ -77,10 +78,17 @@ func Handler(source Source, guard Guard) http.Handler {
 			refuse(w, r, err)
 			return nil
 		}
-		changes, err := source.Changed(r.Context(), r.URL.Query().Get("since"))
+		// The mark is of what he might read: when that changes he is told of all streams.
+		rules := reader.RulesDigest()
+		since, isSame := strings.CutSuffix(r.URL.Query().Get("since"), "."+rules)
+		if !isSame {
+			since = ""
+		}
+		changes, err := source.Changed(r.Context(), since)
 		if err != nil {
 			return err
 		}
+		changes.Mark += "." + rules
 		changes.Streams = slices.DeleteFunc(changes.Streams,
 			func(one StreamInfo) bool { return reader.MayRead(one.Name) != nil })
 		w.Header().Set("Content-Type", "application/json")

@@ -19,6 +19,7 @@ func (everybody) Identify(*http.Request) (Reader, error) { return everybody{}, n
 func (everybody) Refused(*http.Request, error)           {}
 func (everybody) MayRead(string) error                   { return nil }
 func (everybody) MayReadAny() error                      { return nil }
+func (everybody) RulesDigest() string                    { return "" }
 
 // desk lets one stream be read, and keeps why others were not.
 type desk struct {
@@ -42,6 +43,8 @@ func (d *desk) MayReadAny() error {
 	return nil
 }
 
+func (d *desk) RulesDigest() string { return d.stream }
+
 func (d *desk) MayRead(stream string) error {
 	if stream == d.stream {
 		return nil
@@ -53,7 +56,7 @@ func (d *desk) MayRead(stream string) error {
 type twoStreams struct{ read []string }
 
 func (s *twoStreams) Changed(context.Context, string) (Changes, error) {
-	return Changes{[]StreamInfo{{"desk7/orders", 1}, {"farlog/audit", 2}}, "mark"}, nil
+	return Changes{Streams: []StreamInfo{{"desk7/orders", 1}, {"farlog/audit", 2}}, Mark: "mark"}, nil
 }
 
 func (s *twoStreams) Read(_ context.Context, stream string, _ store.Place) (Batch, error) {
@@ -91,5 +94,40 @@ func TestHandler_GivesOnlyWhatTheReaderMayRead(t *testing.T) {
 	want := []string{"not farlog/audit", "not ", "not desk7/orders/../../farlog/audit", "none", "nobody"}
 	if !slices.Equal(guard.refused, want) || !slices.Equal(source.read, []string{"desk7/orders"}) {
 		t.Fatalf("refused %q, read %q", guard.refused, source.read)
+	}
+}
+
+// marked is a source in which nothing changes.
+type marked struct{ twoStreams }
+
+func (s *marked) Changed(ctx context.Context, since string) (found Changes, err error) {
+	if found, err = s.twoStreams.Changed(ctx, since); since == found.Mark {
+		found.Streams = nil
+	}
+	return found, err
+}
+
+// A reader who may read another stream by now is told of it though it has not changed.
+func TestHandler_NamesWhatMayBeReadLater(t *testing.T) {
+	guard := &desk{stream: "desk7/orders"}
+	server := httptest.NewServer(Handler(new(marked), guard))
+	defer server.Close()
+	client, mark := NewHTTPSource(server.URL, server.Client()), ""
+	for _, step := range []struct{ mayRead, named string }{
+		{"desk7/orders", "desk7/orders"}, {"desk7/orders", ""}, {"farlog/audit", "farlog/audit"}, {"farlog/audit", ""},
+	} {
+		guard.stream = step.mayRead
+		changes, err := client.Changed(t.Context(), mark)
+		if err != nil {
+			t.Fatal(err)
+		}
+		named := ""
+		for _, one := range changes.Streams {
+			named += one.Name
+		}
+		if named != step.named {
+			t.Errorf("%+v: named %q", step, named)
+		}
+		mark = changes.Mark
 	}
 }

@@ -3,6 +3,7 @@
 package access
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -156,6 +157,15 @@ func (c Caller) MayRead(stream string) error { return c.May(acquireReader, strea
 
 // MayReadAny decides whether a caller may have the records of some stream.
 func (c Caller) MayReadAny() error { return c.MayCall(acquireReader) }
+
+// RulesDigest is of all that the rules give to a caller: another one when they give him something else.
+func (c Caller) RulesDigest() string {
+	raw, err := json.Marshal(c.grants)
+	if err != nil {
+		panic(err) // of strings: cannot be
+	}
+	return identity.DigestOf(raw)
+}
 
 // MayRoute decides whether a caller may make a call for one route. Rules name routes as they name streams.
 func (c Caller) MayRoute(method, route string) error { return c.mayOn(method, "route", route) }

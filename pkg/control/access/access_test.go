@@ -292,3 +292,14 @@ func TestCaller_StreamsOfTheControlPlane(t *testing.T) {
 		t.Error("the role audit reads records of others' streams")
 	}
 }
+
+// The digest of what a caller may do is another one when a rule gives him another stream, and only then.
+func TestCaller_RulesDigest(t *testing.T) {
+	digest := func(streams ...string) string {
+		rules := Rules{{Identities: []string{"dns:b"}, Roles: []Role{RoleReplay}, Streams: streams}}
+		return rules.Caller("dns:b").RulesDigest()
+	}
+	if digest("desk7/orders") != digest("desk7/orders") || digest("desk7/orders") == digest("desk7/orders", "desk8/*") {
+		t.Error(digest("desk7/orders"), digest("desk7/orders", "desk8/*"))
+	}
+}
