@@ -29,6 +29,13 @@ func (o *decryptOptions) open() (*record.Decrypter, error) {
 	return record.NewDecrypter(keys), err
 }
 
+// openStream is open for one stream: with keys that are given for it, all of its records have to be encrypted.
+func (o *decryptOptions) openStream() (*record.Decrypter, error) {
+	decrypter, err := o.open()
+	decrypter.IsClearRefused = len(o.files) > 0
+	return decrypter, err
+}
+
 func (o *decryptOptions) read() (keys []record.EncryptionKey, err error) {
 	files := o.files
 	if one := os.Getenv(keyFileVariable); len(files) == 0 && one != "" {

@@ -50,7 +50,7 @@ func runOrder(env *environment, key string, options orderOptions) error {
 	if err != nil {
 		return err
 	}
-	decrypter, err := options.decrypt.open()
+	decrypter, err := options.decrypt.openStream()
 	if err != nil {
 		return err
 	}

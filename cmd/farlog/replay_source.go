@@ -40,11 +40,12 @@ type replayReader interface {
 }
 
 func openReplayed(s *store.Store, options replayOptions) (replayReader, error) {
-	decrypter, err := options.decrypt.open()
+	decrypter, err := options.decrypt.openStream()
 	if err != nil {
 		return nil, err
 	}
 	if options.isMerged {
+		decrypter.IsClearRefused = false // of other streams
 		reader, err := merge.OpenReader(s)
 		return &mergedReplay{reader, s, decrypter}, err
 	}

@@ -243,7 +243,7 @@ func (t *tailer) configure(ctx context.Context, options tailOptions) (consume.Co
 		OnNotice: t.notice,
 	}
 	var err error
-	if config.Decrypter, err = options.decrypt.open(); err != nil {
+	if config.Decrypter, err = options.decrypt.openStream(); err != nil {
 		return config, err
 	}
 	if config.RingURI == "" {

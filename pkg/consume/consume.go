@@ -311,7 +311,7 @@ func (c *Consumer) nextDecrypted() (Item, error) {
 	}
 	place, nextLSN, isPlace := c.place, c.nextLSN, c.isPlace
 	item, err := c.next()
-	if err != nil || !item.IsEncrypted() {
+	if err != nil || item.Flags.IsControl() {
 		return item, err
 	}
 	rec, err := c.config.Decrypter.Decrypt(c.raw)

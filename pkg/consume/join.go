@@ -82,6 +82,9 @@ func (c *Consumer) openRing(isEnd bool) error {
 		_ = reader.Close()
 		return fmt.Errorf("read status of ring %q: %w", c.config.RingURI, err)
 	}
+	if status.Encryption != record.EncryptionNone {
+		c.config.Decrypter.ExpectEncrypted(status.Salt)
+	}
 	c.reader, c.align, c.batch = reader, status.Align, nil
 	return nil
 }

@@ -176,7 +176,9 @@ type ReaderOptions struct {
 	Token    *[TokenLen]byte // of a grant, for a ring on another host
 	Members  []Member        // of a stream with several: in place of RingUUID and Token
 	// KeyFile holds the keys of encrypted records, which are given as the plain records that were encrypted. "" = what
-	// FARLOG_KEY_FILE names; nothing either, and NoKeyFile: they are given as they are. Not for a drain.
+	// FARLOG_KEY_FILE names; nothing either, and NoKeyFile: they are given as they are. With keys an application's
+	// record that is not encrypted is ErrCorrupt in a ring that is, and in any ring when the file is given. Not for a
+	// drain.
 	KeyFile string
 }
 

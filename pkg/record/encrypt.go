@@ -115,10 +115,15 @@ func ParseEncryptionKeys(text []byte) (keys []EncryptionKey, err error) {
 // IsEncrypted reports whether key and payload are encrypted: Payload then is the ciphertext of both and an envelope.
 func (h Header) IsEncrypted() bool { return h.Flags&FlagEncrypted != 0 }
 
-// Decrypter decrypts the records of any streams. One goroutine at a time.
+// Decrypter decrypts the records of any streams. One goroutine at a time. Of a stream of which it has seen an encrypted
+// record, by its salt, it takes no application's record that is not encrypted: to make that one needs no key.
 type Decrypter struct {
+	// IsClearRefused: no application's record that is not encrypted is taken of any stream.
+	IsClearRefused bool
+
 	keys    []EncryptionKey
-	opening derivation // that of aead
+	seen    map[uint64]bool // by salt: are the application's records encrypted?
+	opening derivation      // that of aead
 	aead    cipher.AEAD
 }
 
@@ -130,7 +135,38 @@ type derivation struct {
 }
 
 // NewDecrypter makes one with these keys; none is right for who meets no encrypted records.
-func NewDecrypter(keys []EncryptionKey) *Decrypter { return &Decrypter{keys: keys} }
+func NewDecrypter(keys []EncryptionKey) *Decrypter {
+	return &Decrypter{keys: keys, seen: map[uint64]bool{}}
+}
+
+// ExpectEncrypted: the ring with this salt is encrypted.
+func (d *Decrypter) ExpectEncrypted(salt uint64) { d.seen[salt] = true }
+
+// salt is that of the record's stream: its trailer was checked.
+func (r Record) salt() uint64 {
+	return binary.LittleEndian.Uint64(r.Raw[len(r.Raw)-TrailerLen:]) ^ r.LSN
+}
+
+// checkSeen: the application's records of one ring are encrypted, or none of them is.
+func (d *Decrypter) checkSeen(r Record) error {
+	if len(r.Raw) < OverheadLen {
+		return fmt.Errorf("%w: %d bytes, expected a whole record", ErrDecrypt, len(r.Raw))
+	}
+	wasEncrypted, isSeen := d.seen[r.salt()]
+	if !isSeen {
+		wasEncrypted = r.IsEncrypted()
+		d.seen[r.salt()] = wasEncrypted
+	}
+	switch {
+	case !r.IsEncrypted() && (wasEncrypted || d.IsClearRefused):
+		return fmt.Errorf("%w: it is not encrypted, expected all records of this stream to be: somebody without a key "+
+			"wrote it; read a stream or a generation that was not encrypted without a key", ErrDecrypt)
+	case r.IsEncrypted() && !wasEncrypted:
+		return fmt.Errorf("%w: it is encrypted, and records of the same ring before it were not: somebody without a "+
+			"key wrote those", ErrDecrypt)
+	}
+	return nil
+}
 
 // envelope is what stands behind the ciphertext.
 type envelope struct {
@@ -151,7 +187,7 @@ func (r Record) envelope() (envelope, error) {
 		derivation: derivation{
 			id:      [EncryptionKeyIDLen]byte(raw[envelopeKeyID:]),
 			opening: [openingLen]byte(raw[envelopeOpening:]),
-			salt:    binary.LittleEndian.Uint64(r.Raw[len(r.Raw)-TrailerLen:]) ^ r.LSN,
+			salt:    r.salt(),
 		},
 		sealed: r.Payload[:at+tagLen],
 		first:  [4]byte(raw[envelopeKeyLen:]),
@@ -216,8 +252,15 @@ func (r Record) nonceAndHeader(first [4]byte) (nonce, header []byte) {
 }
 
 // Decrypt gives a record with Key and Payload as they were appended, in memory of their own; Raw and header stay those
-// of the stored record. A record that is not encrypted is given back as it is. Errors: ErrNoKey, ErrDecrypt.
+// of the stored record. farlog's own records, and those of streams that are not encrypted, are given back as they are.
+// Errors: ErrNoKey, ErrDecrypt.
 func (d *Decrypter) Decrypt(r Record) (Record, error) {
+	if r.Flags.IsControl() {
+		return r, nil
+	}
+	if err := d.checkSeen(r); err != nil {
+		return r, fmt.Errorf("record at lsn %d, epoch %d: %w", r.LSN, r.Epoch, err)
+	}
 	if !r.IsEncrypted() {
 		return r, nil
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -105,6 +106,58 @@ func TestDecrypt_AnyBitChanged(t *testing.T) {
 		_, err = decrypter.Decrypt(Record{header, body[:min(keyLen, len(body))], body[min(keyLen, len(body)):], raw})
 		if !errors.Is(err, ErrDecrypt) && !errors.Is(err, ErrNoKey) {
 			t.Fatalf("bit %d of byte %d: %v", bit%8, bit/8, err)
+		}
+	}
+}
+
+// Without a key anybody who can write to a ring or a store makes records that are not encrypted, with a CRC that is
+// right. None is taken for one of an encrypted stream: by what was seen of it, by what its ring says, and where keys
+// were given for just this stream.
+func TestDecrypt_ClearRecordOfEncryptedStream(t *testing.T) {
+	record := func(salt, lsn uint64, flags Flags) Record {
+		id := Identity{Salt: salt, Align: 64, RecordLenMax: 1024}
+		raw, err := AppendTo(nil, Header{LSN: lsn, Epoch: 3, Flags: flags}, nil, []byte("forged"), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec, err := Decode(raw, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rec
+	}
+	sound, clear := encryptedRecord(t, nil), record(goldenSalt, 1280, 0)
+	heartbeat, other := record(goldenSalt, 1280, FlagHeartbeat), record(goldenSalt+1, 1280, 0)
+	for _, test := range []struct {
+		name     string
+		expected bool // by its ring
+		refused  bool // by the keys
+		given    []Record
+		want     string // of the last one; "" = it is taken
+	}{
+		{"after an encrypted one", false, false, []Record{sound, clear}, "lsn 1280, epoch 3: .* it is not encrypted"},
+		{"before an encrypted one", false, false, []Record{clear, sound}, "lsn 640, epoch 3: .* it is encrypted, and"},
+		{"of an encrypted ring", true, false, []Record{clear}, "it is not encrypted"},
+		{"with keys for its stream", false, true, []Record{clear}, "it is not encrypted"},
+		{"farlog's own", true, true, []Record{sound, heartbeat}, ""},
+		{"of another stream", true, false, []Record{sound, other}, ""},
+		{"of a stream that is not encrypted", false, false, []Record{clear, clear}, ""},
+	} {
+		d := NewDecrypter([]EncryptionKey{testKey})
+		d.IsClearRefused = test.refused
+		if test.expected {
+			d.ExpectEncrypted(goldenSalt)
+		}
+		for i, rec := range test.given {
+			_, err := d.Decrypt(rec)
+			switch isLast := i == len(test.given)-1; {
+			case !isLast || test.want == "":
+				if err != nil {
+					t.Errorf("%s: %v", test.name, err)
+				}
+			case !errors.Is(err, ErrDecrypt) || !regexp.MustCompile(test.want).MatchString(err.Error()):
+				t.Errorf("%s: %v, expected %s", test.name, err, test.want)
+			}
 		}
 	}
 }

@@ -62,7 +62,9 @@ struct farlog_consumer_config {
 	/* how much is copied out of the ring at once; 0 = 1 MiB. One larger record makes it grow */
 	uint64_t buffer_bytes;
 	const uint8_t *grant_token; /* as in the reader's configuration */
-	const char *key_file;       /* of encrypted records; NULL = what FARLOG_KEY_FILE names */
+	/* of encrypted records; NULL = what FARLOG_KEY_FILE names. When it is given all of an application's records have to
+	 * be encrypted: another one is CORRUPT, as it is beside encrypted ones of the same ring */
+	const char *key_file;
 };
 
 enum farlog_notice_kind {

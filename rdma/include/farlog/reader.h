@@ -24,7 +24,8 @@ struct farlog_reader_config {
 	const uint8_t *grant_token; /* as in the writer's configuration */
 	/* the file with the keys of encrypted records: each is then given as the plain record that was encrypted, with a
 	 * CRC of its own. NULL = what FARLOG_KEY_FILE names; nothing either, or "": encrypted records are given as they
-	 * are, with flag 32. Not for a drain, which never decrypts (INVALID) */
+	 * are, with flag 32. With keys an application's record that is not encrypted is CORRUPT, in a ring that is
+	 * encrypted, and in any ring when the file is given here. Not for a drain, which never decrypts (INVALID) */
 	const char *key_file;
 };
 

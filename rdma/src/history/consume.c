@@ -58,6 +58,24 @@ static int decrypt_item(struct farlog_consumer *consumer, struct farlog_consumed
 	return FARLOG_OK;
 }
 
+/* check_encryption -- a ring's application records are encrypted, or none of them is. OK, CORRUPT. */
+static int check_encryption(struct farlog_consumer *consumer, const struct farlog_consumed *item)
+{
+	bool is_encrypted = (item->flags & RECORD_FLAG_ENCRYPTED) != 0;
+	bool is_known = consumer->seen.is_seen && consumer->seen.salt == consumer->item_salt;
+	bool was_encrypted = is_known ? consumer->seen.is_encrypted : is_encrypted;
+
+	consumer->seen = (struct consumer_seen){consumer->item_salt, true, was_encrypted};
+	if (!is_encrypted && (was_encrypted || consumer->is_clear_refused))
+		consumer->decrypt_result = decrypter_refuse_clear(item->place.lsn, item->place.epoch, &consumer->trouble);
+	else if (is_encrypted && !was_encrypted)
+		consumer->decrypt_result = error_set(&consumer->trouble, FARLOG_CORRUPT, 0,
+			"record at lsn %lu, epoch %u is encrypted, and records of the same ring before it were not: somebody "
+			"without a key wrote those",
+			item->place.lsn, item->place.epoch);
+	return consumer->decrypt_result;
+}
+
 static bool is_wanted(const struct farlog_consumer *consumer, const struct farlog_consumed *item)
 {
 	if (item->flags != 0)
@@ -115,9 +133,11 @@ static int step_decrypted(struct farlog_consumer *consumer, struct farlog_consum
 	bool is_place = consumer->is_place;
 	int result = consumer->decrypt_result != FARLOG_OK ? consumer->decrypt_result : step(consumer, item);
 
-	if (result != FARLOG_OK || !(item->flags & RECORD_FLAG_ENCRYPTED))
+	if (result != FARLOG_OK || (item->flags & RECORD_FLAGS_CONTROL) != 0)
 		return result;
-	result = decrypt_item(consumer, item);
+	result = check_encryption(consumer, item);
+	if (result == FARLOG_OK && (item->flags & RECORD_FLAG_ENCRYPTED) != 0)
+		result = decrypt_item(consumer, item);
 	if (result != FARLOG_OK) {
 		consumer->place = place;
 		consumer->next_lsn = next_lsn;

@@ -76,6 +76,8 @@ int consumer_open_ring(struct farlog_consumer *consumer, bool is_end, struct far
 		result = check_ring(consumer, status->ring_uuid, status->salt);
 	if (result != FARLOG_OK)
 		leave_ring(consumer);
+	if (result == FARLOG_OK && status->encryption != FARLOG_ENCRYPTION_NONE)
+		consumer->seen = (struct consumer_seen){.salt = status->salt, .is_seen = true, .is_encrypted = true};
 	consumer->align = status->align;
 	consumer->len = 0;
 	return result;

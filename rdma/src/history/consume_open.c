@@ -182,6 +182,7 @@ static int open_decrypter(struct farlog_consumer *consumer, const struct farlog_
 
 	if (path == NULL)
 		return FARLOG_OK;
+	consumer->is_clear_refused = config->key_file != NULL;
 	result = keys_open(path, &keys, &consumer->trouble);
 	return result == FARLOG_OK ? decrypter_open(keys, &consumer->decrypter, &consumer->trouble) : result;
 }

@@ -47,7 +47,13 @@ struct farlog_consumer {
 	struct farlog_consumer_stats stats;
 	struct decrypter *decrypter; /* NULL: no keys */
 	uint64_t item_salt;          /* of the last record's stream */
-	int decrypt_result;          /* not OK: that record could not be decrypted. For good */
+	bool is_clear_refused;       /* keys were given for this stream: all of its records are encrypted */
+	struct consumer_seen {
+		uint64_t salt;
+		bool is_seen;
+		bool is_encrypted;
+	} seen;             /* what the application's records of this ring are, all of them */
+	int decrypt_result; /* not OK: that record could not be decrypted. For good */
 	struct farlog_error trouble;
 };
 

@@ -53,7 +53,9 @@ struct farlog_reader {
 	struct head_slot open_slot; /* with is_release_open: what it was to store */
 	bool is_release_open; /* a far release has failed: its slot may be torn at the target, or on its way there still */
 	struct decrypter *decrypter; /* NULL: encrypted records are given as they are */
-	int decrypt_result;          /* not OK: the record at decrypt_lsn cannot be decrypted. For good */
+	/* of one with keys, for good: an application's record that is not encrypted was made by somebody without a key */
+	bool is_clear_refused;
+	int decrypt_result; /* not OK: the record at decrypt_lsn cannot be decrypted. For good */
 	uint64_t decrypt_lsn;
 	struct farlog_error trouble; /* why */
 };
@@ -64,7 +66,7 @@ int reader_open_decrypter(struct farlog_reader *reader, const char *uri, const s
 	struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* reader_decrypt_batch -- make plain records of those that are encrypted. OK; NO_KEY, CORRUPT: the first one cannot be
- * decrypted; later ones end the batch before them. */
+ * decrypted, or is not encrypted where all have to be; later ones end the batch before them. */
 int reader_decrypt_batch(struct farlog_reader *reader, uint8_t *buf, struct farlog_batch *batch) FARLOG_MUST_CHECK;
 
 /* reader_confirm_head -- of a drain, by the header that has just been fetched: nobody else has drained while the

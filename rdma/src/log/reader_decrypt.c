@@ -20,6 +20,7 @@ int reader_open_decrypter(struct farlog_reader *reader, const char *uri, const s
 		path = keys_default_file();
 	if (path == NULL || path[0] == '\0')
 		return FARLOG_OK;
+	reader->is_clear_refused = config->key_file != NULL;
 	result = keys_open(path, &keys, error);
 	return result == FARLOG_OK ? decrypter_open(keys, &reader->decrypter, error) : result;
 }
@@ -34,6 +35,17 @@ static int end_batch(struct farlog_reader *reader, const struct record_header *h
 	return batch->len > 0 ? FARLOG_OK : reader->decrypt_result;
 }
 
+/* decrypt_record -- or refuse one that should be encrypted. *kept_len: what it takes then. */
+static int decrypt_record(
+	struct farlog_reader *reader, const struct record_header *header, uint8_t *raw, uint64_t *kept_len)
+{
+	if ((header->flags & RECORD_FLAG_ENCRYPTED) != 0)
+		return decrypter_rewrite_record(reader->decrypter, &reader->identity, raw, kept_len, &reader->trouble);
+	if ((header->flags & RECORD_FLAGS_CONTROL) != 0 || !reader->is_clear_refused)
+		return FARLOG_OK;
+	return decrypter_refuse_clear(header->lsn, header->epoch, &reader->trouble);
+}
+
 int reader_decrypt_batch(struct farlog_reader *reader, uint8_t *buf, struct farlog_batch *batch)
 {
 	const struct record_identity *identity = &reader->identity;
@@ -41,6 +53,7 @@ int reader_decrypt_batch(struct farlog_reader *reader, uint8_t *buf, struct farl
 	struct record_header header;
 	uint64_t stored_len;
 
+	reader->is_clear_refused |= reader->superblock.encryption != FARLOG_ENCRYPTION_NONE;
 	batch->len = batch->record_count = 0;
 	for (size_t at = 0; at < read_len; at += stored_len) {
 		uint64_t kept_len;
@@ -51,8 +64,7 @@ int reader_decrypt_batch(struct farlog_reader *reader, uint8_t *buf, struct farl
 		stored_len =
 			is_pad ? RECORD_PAD_STORED_LEN : record_extent(identity->align, header.key_len, header.payload_len);
 		kept_len = stored_len;
-		if ((header.flags & RECORD_FLAG_ENCRYPTED) != 0 &&
-			decrypter_rewrite_record(reader->decrypter, identity, buf + at, &kept_len, &reader->trouble) != FARLOG_OK)
+		if (decrypt_record(reader, &header, buf + at, &kept_len) != FARLOG_OK)
 			return end_batch(reader, &header, batch);
 		if (batch->len != at)
 			memmove(buf + batch->len, buf + at, kept_len);

@@ -140,6 +140,8 @@ static void accept_reader(struct reader_members *members, struct reader_member *
 	}
 	memcpy(member->known_uuid, reader->superblock.ring_uuid, sizeof(member->known_uuid));
 	reader->is_member = true;
+	if (reader->superblock.encryption != FARLOG_ENCRYPTION_NONE)
+		members->front.superblock.encryption = reader->superblock.encryption;
 	member->reader = reader;
 	member->reached_epoch = 0;
 	member->is_away = false;

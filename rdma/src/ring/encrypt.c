@@ -279,6 +279,14 @@ int decrypter_open_record(struct decrypter *decrypter, uint64_t stream_salt, uin
 	return FARLOG_OK;
 }
 
+int decrypter_refuse_clear(uint64_t lsn, uint32_t epoch, struct farlog_error *error)
+{
+	return error_set(error, FARLOG_CORRUPT, 0,
+		"record at lsn %lu, epoch %u is not encrypted; expected all records of this stream to be: somebody without a "
+		"key wrote it. Read a stream or a generation that was not encrypted without a key",
+		lsn, epoch);
+}
+
 int decrypter_rewrite_record(struct decrypter *decrypter, const struct record_identity *identity, uint8_t *raw,
 	uint64_t *stored_len, struct farlog_error *error)
 {

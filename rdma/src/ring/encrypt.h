@@ -72,6 +72,10 @@ void decrypter_close(struct decrypter *decrypter);
 int decrypter_open_record(struct decrypter *decrypter, uint64_t stream_salt, uint8_t *raw, uint16_t *key_len,
 	uint32_t *payload_len, struct farlog_error *error) FARLOG_MUST_CHECK;
 
+/* decrypter_refuse_clear -- an application's record that is not encrypted, where all have to be: whoever can write to
+ * the ring or the store can make one without a key. CORRUPT. */
+int decrypter_refuse_clear(uint64_t lsn, uint32_t epoch, struct farlog_error *error) FARLOG_MUST_CHECK;
+
 /* decrypter_rewrite_record -- as decrypter_open_record, and make a plain record of it, with the same place, time and
  * class: at most as long. *stored_len: what it takes. */
 int decrypter_rewrite_record(struct decrypter *decrypter, const struct record_identity *identity, uint8_t *raw,

@@ -27,6 +27,8 @@ enum record_flag {
 	RECORD_FLAG_SEAL = 8,
 	RECORD_FLAG_GAP = 16,
 	RECORD_FLAG_ENCRYPTED = 32, /* the application's: ring/encrypt.h. All other flags are of farlog's own records */
+	RECORD_FLAGS_CONTROL = RECORD_FLAG_PAD | RECORD_FLAG_EPOCH | RECORD_FLAG_HEARTBEAT | RECORD_FLAG_SEAL |
+		RECORD_FLAG_GAP,
 };
 
 struct record_header {

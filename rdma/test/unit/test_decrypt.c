@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "encrypted.h"
+#include "farlog/consume.h"
 
 /* ---- what was changed */
 
@@ -169,6 +170,132 @@ static void read__changed_in_the_ring(void **state)
 	}
 }
 
+/* forge_clear -- in the place of the second of three records one that is not encrypted, with a CRC that is right. */
+static void forge_clear(const char *uri, uint64_t salt)
+{
+	uint8_t raw[256] __attribute__((aligned(64)));
+	FILE *file = fopen(unit_path(uri), "r+b");
+
+	assert_non_null(file);
+	assert_int_equal(fseek(file, LAYOUT_DATA_OFF + 128 + 256, SEEK_SET), 0);
+	assert_int_equal(fread(raw, 1, sizeof(raw), file), sizeof(raw));
+	assert_int_equal(raw[4], RECORD_VERSION_ENCRYPTED);
+	raw[4] = RECORD_VERSION;
+	raw[6] = raw[7] = 0; /* flags */
+	reseal(raw, salt);
+	assert_int_equal(fseek(file, LAYOUT_DATA_OFF + 128 + 256, SEEK_SET), 0);
+	assert_int_equal(fwrite(raw, 1, sizeof(raw), file), sizeof(raw));
+	fclose(file);
+}
+
+/* consume_all -- by keys of the configuration; NULL: of the environment. The last result, and what came before it. */
+static int consume_all(const char *uri, const char *key_file, uint64_t *count, char *text, size_t text_len)
+{
+	struct farlog_consumer_config config = {
+		.ring_uri = uri, .key_file = key_file, .start = FARLOG_CONSUME_HEAD, .is_control = 1};
+	struct farlog_error error = {0};
+	struct farlog_consumed item;
+	farlog_consumer *consumer;
+	int result;
+
+	if (farlog_consumer_open(&config, &consumer, &error) != FARLOG_OK)
+		fail_msg("consumer: %s", error.text);
+	for (*count = 0; (result = farlog_consumer_next(consumer, 0, &item)) == FARLOG_OK;)
+		++*count;
+	assert_int_equal(farlog_consumer_next(consumer, 0, &item), result);
+	snprintf(text, text_len, "%s", farlog_consumer_trouble(consumer));
+	farlog_consumer_close(consumer);
+	return result;
+}
+
+/* check_refused -- a reader and a consumer with keys give what is before the forged record, say why, and end there. */
+static void check_refused(const char *uri, const char *key_file)
+{
+	farlog_reader *reader = encrypted_reader(uri, key_file);
+	char text[512];
+	uint64_t count;
+
+	assert_int_equal(encrypted_read_all(reader, &count), FARLOG_CORRUPT);
+	assert_int_equal(count, 2);
+	assert_non_null(strstr(farlog_reader_trouble(reader), "lsn 384, epoch 1 is not encrypted"));
+	farlog_reader_close(reader);
+	assert_int_equal(consume_all(uri, key_file, &count, text, sizeof(text)), FARLOG_CORRUPT);
+	assert_int_equal(count, 2);
+	assert_non_null(strstr(text, "lsn 384, epoch 1 is not encrypted"));
+}
+
+/* Without a key anybody who can write to the ring makes records that are not encrypted. Whoever has keys takes none for
+ * an application's: of an encrypted ring, of one with several members too. */
+static void read__clear_in_an_encrypted_ring(void **state)
+{
+	const char *key_file = encrypted_keys(KEY_A, 0600);
+	uint64_t salt = 0xFEDCBA9876543211, count;
+	struct farlog_position position;
+	char one[128], other[128], members[300];
+	farlog_reader *reader;
+
+	(void)state;
+	snprintf(one, sizeof(one), "%s", unit_tmpfs_uri("encrypt-clear"));
+	snprintf(other, sizeof(other), "%s", unit_tmpfs_uri("encrypt-clear-too"));
+	snprintf(members, sizeof(members), "members:2 %s %s", one, other);
+	for (unsigned i = 0; i < 2; i++) {
+		farlog_writer *writer;
+
+		encrypted_format(one, salt);
+		encrypted_format(other, salt);
+		writer = encrypted_writer(i == 0 ? one : members, key_file);
+		for (unsigned n = 0; n < 3; n++)
+			assert_int_equal(unit_append(writer, 100, 7, &position), FARLOG_OK);
+		farlog_writer_close(writer);
+		forge_clear(one, salt);
+		if (i == 1)
+			forge_clear(other, salt);
+		reader = encrypted_reader(i == 0 ? one : members, "");
+		assert_int_equal(encrypted_read_all(reader, &count), FARLOG_NOT_YET);
+		assert_int_equal(count, 4);
+		farlog_reader_close(reader);
+		check_refused(i == 0 ? one : members, key_file);
+		setenv("FARLOG_KEY_FILE", key_file, 1);
+		check_refused(i == 0 ? one : members, NULL);
+		unsetenv("FARLOG_KEY_FILE");
+	}
+}
+
+/* A ring that is not encrypted is read with the keys of the environment, which are of others, but not with keys that
+ * are given for it. */
+static void read__ring_that_is_not_encrypted(void **state)
+{
+	const char *uri = unit_tmpfs_uri("encrypt-none");
+	const char *key_file = encrypted_keys(KEY_A, 0600);
+	struct farlog_position position;
+	farlog_writer *writer;
+	farlog_reader *reader;
+	uint64_t count;
+	char text[512];
+
+	(void)state;
+	assert_int_equal(
+		farlog_ring_format(uri, &(struct farlog_ring_config){.size_bytes = ENCRYPTED_SIZE, .is_forced = 1}, NULL),
+		FARLOG_OK);
+	writer = encrypted_writer(uri, NULL);
+	assert_int_equal(unit_append(writer, 100, 7, &position), FARLOG_OK);
+	farlog_writer_close(writer);
+	setenv("FARLOG_KEY_FILE", key_file, 1);
+	reader = encrypted_reader(uri, NULL);
+	assert_int_equal(encrypted_read_all(reader, &count), FARLOG_NOT_YET);
+	assert_int_equal(count, 2);
+	farlog_reader_close(reader);
+	assert_int_equal(consume_all(uri, NULL, &count, text, sizeof(text)), FARLOG_NOT_YET);
+	assert_int_equal(count, 2);
+	unsetenv("FARLOG_KEY_FILE");
+	reader = encrypted_reader(uri, key_file);
+	assert_int_equal(encrypted_read_all(reader, &count), FARLOG_CORRUPT);
+	assert_int_equal(count, 1);
+	farlog_reader_close(reader);
+	assert_int_equal(consume_all(uri, key_file, &count, text, sizeof(text)), FARLOG_CORRUPT);
+	assert_int_equal(count, 1);
+}
+
 /* ---- nonces */
 
 #define NONCE_COUNT_MAX 200000u
@@ -296,6 +423,8 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(decrypt__any_bit_changed),
 	cmocka_unit_test(decrypt__swapped),
 	cmocka_unit_test(read__changed_in_the_ring),
+	cmocka_unit_test(read__clear_in_an_encrypted_ring),
+	cmocka_unit_test(read__ring_that_is_not_encrypted),
 	cmocka_unit_test(nonce__never_twice),
 };
 RUN_GROUP(decrypt, tests)
