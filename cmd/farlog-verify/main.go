@@ -29,7 +29,8 @@ const (
 	exitOK      = 0
 	exitFailure = 1
 	exitUsage   = 2
-	// exitNotChecked: nothing is wrong, and whose the signatures are could not be checked.
+	// exitNotChecked: nothing is wrong, and not all could be checked: whose the signatures are, or records that are
+	// not signed.
 	exitNotChecked = 3
 )
 
@@ -91,7 +92,8 @@ func newRootCommand(stdout, stderr io.Writer) *cobra.Command {
 		Use: "farlog-verify BUNDLE [flags]", Short: "Check a bundle of farlog archive export", Long: longText,
 		Version: version.Of(),
 		Annotations: map[string]string{
-			reference.ExitCodes: ",\n3 nothing is wrong, and whose a signature is was not checked",
+			reference.ExitCodes: ",\n3 nothing is wrong, and not all was checked: a signature was compared with no " +
+				"key, or records are not signed",
 		},
 		SilenceUsage: true, SilenceErrors: true,
 		Args: func(cmd *cobra.Command, args []string) error {

@@ -11,22 +11,25 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/farlog/farlog/pkg/export"
 	"github.com/farlog/farlog/pkg/store"
 	"github.com/farlog/farlog/pkg/store/storetest"
 )
 
-// made is a bundle, signed or not, and the files of its public keys.
-func made(t *testing.T, isSigned bool) (dir, storeKey, exporterKey string) {
+// made is a bundle, signed or not, and the files of its public keys. isSealed: of a time of sealed segments alone.
+func made(t *testing.T, isSigned, isSealed bool) (dir, storeKey, exporterKey string) {
 	t.Helper()
 	at := t.TempDir()
-	opened, err := store.Open(filepath.Join(at, "store"), store.Options{Create: true, IsSynchronous: true})
+	opened, err := store.Open(filepath.Join(at, "store"), store.Options{
+		Create: true, SegmentBytes: store.SegmentBytesMin, IsSynchronous: true,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ring := storetest.NewRing("desk7/orders", 1)
-	ring.Append(10, 100)
+	ring.Append(100, 1000)
 	appender, err := opened.OpenStream(ring.Source)
 	if err != nil {
 		t.Fatal(err)
@@ -53,6 +56,9 @@ func made(t *testing.T, isSigned bool) (dir, storeKey, exporterKey string) {
 		t.Fatal(err)
 	}
 	options := export.Options{MadeBy: "J. \x1b[2JDoe", Why: "test", Program: "test"}
+	if isSealed {
+		options.Request.To = ring.Records[10].Time().Format(time.RFC3339Nano)
+	}
 	if isSigned {
 		options.Key = private
 	}
@@ -63,9 +69,10 @@ func made(t *testing.T, isSigned bool) (dir, storeKey, exporterKey string) {
 }
 
 func TestVerify_ExitCodes(t *testing.T) {
-	signed, storeKey, exporterKey := made(t, true)
-	plain, _, _ := made(t, false)
-	damaged, _, _ := made(t, true)
+	signed, storeKey, exporterKey := made(t, true, true)
+	unsealed, unsealedKey, unsealedExporterKey := made(t, true, false)
+	plain, _, _ := made(t, false, true)
+	damaged, _, _ := made(t, true, true)
 	if err := os.WriteFile(filepath.Join(damaged, "cover.html"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -76,6 +83,12 @@ func TestVerify_ExitCodes(t *testing.T) {
 		want string
 	}{
 		{"all keys", []string{signed, "--public-key", storeKey, "--exporter-key", exporterKey}, exitOK, "proved: "},
+		{
+			"all keys, and records that are not sealed",
+			[]string{unsealed, "--public-key", unsealedKey, "--exporter-key", unsealedExporterKey},
+			exitNotChecked,
+			"has no manifest: the store has not signed them",
+		},
 		{"no keys", []string{signed}, exitNotChecked, "not checked: whose the evidence is"},
 		{"one key", []string{signed, "--public-key", storeKey}, exitNotChecked, "no key was given"},
 		{"no signature", []string{plain, "--exporter-key", exporterKey}, exitFailure, "the bundle is not signed"},
@@ -98,7 +111,7 @@ func TestVerify_ExitCodes(t *testing.T) {
 }
 
 func TestVerify_JSON(t *testing.T) {
-	dir, _, _ := made(t, true)
+	dir, _, _ := made(t, true, true)
 	var stdout, stderr bytes.Buffer
 	if code := run(t.Context(), []string{dir, "-o", "json"}, &stdout, &stderr); code != exitNotChecked {
 		t.Errorf("exit code %d: %s", code, stderr.String())

@@ -97,7 +97,8 @@ type Stream struct {
 	Generations    []store.GenerationReport `json:"generations"`
 	Gaps           uint64                   `json:"gaps"`
 	UnsignedFrom   uint64                   `json:"unsigned_from_lsn"`
-	Unsigned       uint64                   `json:"unsigned_records"` // in segments that are not sealed yet
+	Unsigned       uint64                   `json:"unsigned_records"` // in segments without a manifest
+	Unsealed       *store.Unsealed          `json:"unsealed"`         // nil: all segments have manifests
 	Removed        string                   `json:"removed"`
 }
 

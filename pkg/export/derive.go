@@ -98,6 +98,7 @@ func (d *derivation) survey(evidence *store.Store, verified store.Report) error 
 		one := &Stream{
 			Stream: s.Stream, Segments: s.Segments - s.CutSegments, CutSegments: s.CutSegments,
 			SealedSegments: s.SealedSegments, Records: s.Records, Generations: s.Generations,
+			Unsealed: s.Unsealed,
 		}
 		if one.Generations == nil {
 			one.Generations = []store.GenerationReport{}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"time"
@@ -201,13 +202,7 @@ func missing(streams []Stream) []string {
 			list = append(list, fmt.Sprintf("stream %s: %d GAP records stand for records that are missing near the "+
 				"time asked for (%s)", s.Stream, s.Gaps, gapsFile))
 		}
-		if s.Unsigned > 0 {
-			list = append(
-				list,
-				fmt.Sprintf("stream %s: %d records from lsn %d on are in a segment that was not sealed "+
-					"yet: the store has not signed them", s.Stream, s.Unsigned, s.UnsignedFrom),
-			)
-		}
+		list = append(list, s.unsigned()...)
 		end := "the store had no record of it"
 		if n := len(s.Generations); n > 0 {
 			end = fmt.Sprintf("the store had it up to lsn %d when the bundle was made", s.Generations[n-1].NextLSN)
@@ -215,4 +210,33 @@ func missing(streams []Stream) []string {
 		list = append(list, fmt.Sprintf("stream %s: %s; that there is no later record is not proved", s.Stream, end))
 	}
 	return list
+}
+
+// unsigned says what of a stream the store has not signed.
+func (s *Stream) unsigned() (list []string) {
+	u := s.Unsealed
+	if u == nil {
+		return nil
+	}
+	say := func(format string, args ...any) {
+		list = append(list, fmt.Sprintf("stream %s: ", s.Stream)+fmt.Sprintf(format, args...))
+	}
+	if u.Epoch != 0 {
+		say("epoch %d is in a segment that has no manifest, and goes back to lsn %d: sealed records from there up to "+
+			"lsn %d are superseded, and left out; the store has not signed that", u.Epoch, u.BackTo, u.SealedTo)
+	}
+	if s.Unsigned > 0 {
+		say("%d records from lsn %d on are in a segment that has no manifest: the store has not signed them",
+			s.Unsigned, s.UnsignedFrom)
+		return list
+	}
+	say("a segment that begins at %s has no manifest, and no record of the time asked for: the store has not signed "+
+		"its records", timeText(time.Unix(0, int64(u.FirstTS))))
+	return list
+}
+
+// isSigned reports whether the store has signed all that it says of a window.
+func (s *Stream) isSigned(window store.Window) bool {
+	u := s.Unsealed
+	return u == nil || s.Unsigned == 0 && u.Epoch == 0 && !window.Meets(u.FirstTS, math.MaxUint64)
 }

@@ -236,6 +236,15 @@ func (v *verification) evidence() error {
 		return nil
 	}
 	b := &v.report.Bundle
+	before := len(v.report.Failures)
+	for _, one := range b.Files {
+		if name, isIn := strings.CutPrefix(one.Name, EvidenceDir+"/"); isIn && !store.IsExcerptFile(name) {
+			v.fail("%s: evidence does not have such a file: the records were not compared with it", one.Name)
+		}
+	}
+	if len(v.report.Failures) > before {
+		return nil
+	}
 	opened, err := store.Open(filepath.Join(v.dir, EvidenceDir), store.Options{})
 	if err != nil {
 		v.failFile(EvidenceDir, err)
@@ -320,7 +329,16 @@ func (v *verification) derived(opened *store.Store, verified store.Report) error
 	v.proved("gaps and clock evidence%s are what the records of %s say", map[bool]string{true: ", and the report of " +
 		"the profile,"}[mapping != nil], EvidenceDir)
 	v.report.NotProved = append(v.report.NotProved, "that the store has no further stream which the patterns match")
-	v.report.NotProved = append(v.report.NotProved, b.Missing...)
+	for _, s := range made.streams {
+		if !s.isSigned(request.Window) {
+			v.report.NotChecked = append(v.report.NotChecked, s.unsigned()...)
+		}
+	}
+	for _, one := range b.Missing {
+		if !slices.Contains(v.report.NotChecked, one) {
+			v.report.NotProved = append(v.report.NotProved, one)
+		}
+	}
 	return nil
 }
 

@@ -182,6 +182,12 @@ func TestVerify_Forger(t *testing.T) {
 		{"records cut off", func(dir string) {
 			edit(t, dir, whole[0], func(raw []byte) []byte { return raw[:4096] })
 		}, []string{"segment ends"}},
+		{"an index", func(dir string) {
+			writeFile(t, dir, strings.TrimSuffix(whole[0], ".seg")+".idx")
+		}, []string{".idx: evidence does not have such a file"}},
+		{"a tail", func(dir string) {
+			writeFile(t, dir, strings.TrimSuffix(whole[0], ".seg")+"-0000004096-1.tail")
+		}, []string{".tail: evidence does not have such a file"}},
 		{"another mapping", func(dir string) { edit(t, dir, profileFile, replace("SELL", "SHRT")) }, []string{}},
 		{"hostile mapping", func(dir string) { edit(t, dir, profileFile, replace("fix.44", "fixx44")) }, []string{
 			profileFile + ":13:25",
@@ -199,6 +205,13 @@ func TestVerify_Forger(t *testing.T) {
 
 func replace(from, to string) func(raw []byte) []byte {
 	return func(raw []byte) []byte { return []byte(strings.ReplaceAll(string(raw), from, to)) }
+}
+
+func writeFile(t *testing.T, dir, name string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, name), []byte("FARLOGIX"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func remove(t *testing.T, dir, name string) {

@@ -72,7 +72,7 @@ func newStore(t *testing.T, dir string) *store.Store {
 		))
 	}
 	other := storetest.NewRing("desk7/other", 2)
-	other.SetClock(start)
+	other.SetClock(start.Add(time.Hour))
 	other.Append(300, 600)
 	for _, ring := range []*storetest.Ring{orders, other} {
 		appender, err := s.OpenStream(ring.Source)

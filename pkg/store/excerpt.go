@@ -93,6 +93,13 @@ func (s *Store) IdentityFiles() []string {
 	return append(append([]string{identityName}, s.KeyFiles()...), publicKeyName)
 }
 
+// IsExcerptFile reports whether Excerpt or IdentityFiles could have a name: indexes are not among them, nobody signs
+// those.
+func IsExcerptFile(name string) bool {
+	_, _, suffix, isOfStream := FileName(name)
+	return name == identityName || name == publicKeyName || IsKeyFile(name) || isOfStream && suffix != indexSuffix
+}
+
 // marksOf gives the epochs that begin in a segment: those of its signed manifest, without one those of its records.
 func (r *Reader) marksOf(i int) ([]EpochMark, error) {
 	s := &r.segments[i]

@@ -44,7 +44,8 @@ type StreamReport struct {
 	Tail        *Tail    `json:"tail,omitempty"`
 	MovedTails  []string `json:"moved_tails,omitempty"` // files with the bytes of former tails
 	// RemovedAnchors counts those of points before the base: nothing is left to compare them with.
-	RemovedAnchors int `json:"removed_anchors,omitempty"`
+	RemovedAnchors int       `json:"removed_anchors,omitempty"`
+	Unsealed       *Unsealed `json:"unsealed,omitempty"` // nil: all segments have manifests
 	// CutSegments counts those of which an excerpt has no records.
 	CutSegments int `json:"cut_segments,omitempty"`
 	// Keys say which keys signed the segments' headers, each from its first segment on.
@@ -120,7 +121,8 @@ func (s StreamReport) Statement() string {
 				"another one", g.FirstLSN, g.FirstSeq, g.RingUUID)
 		}
 	}
-	return text + " nothing is missing, altered or out of order" + before + s.signedBy() + "; " + s.proof()
+	return text + " nothing is missing, altered or out of order" + before + s.signedBy() + s.Unsealed.statement() +
+		"; " + s.proof()
 }
 
 // signedBy says where another key began to sign; nothing when one key signed all.

@@ -251,11 +251,15 @@ func (v *verifier) segment(i int) error {
 		if err := v.checkManifest(f, digest); err != nil {
 			return err
 		}
+		if err := v.checkIndex(f); err != nil {
+			return err
+		}
 		v.report.SealedSegments++
 	} else if i < len(v.begun)-2 {
 		return fail(f.name, f.header.FirstLSN, 0, "manifest is missing: expected %s",
 			path.Base(v.dir.file(f.number, manifestSuffix)))
 	} else {
+		v.noteUnsealed(f)
 		if err := v.noteTail(f); err != nil {
 			return err
 		}
@@ -458,6 +462,7 @@ func (v *verifier) rewind(at found, first record.Record, offset int64) error {
 	v.report.Records -= replaced
 	v.report.ControlRecords -= control
 	v.report.Superseded += replaced + control
+	v.noteBack(at, first.Header)
 	return nil
 }
 

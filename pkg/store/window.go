@@ -116,12 +116,14 @@ func (r *Reader) partOf(list []times, i int) (part, error) {
 	return x.partOf(r.options.Window, list[max(i-1, 0):i], list[i+1:min(i+2, len(list))]), nil
 }
 
-// agrees reports whether an index is of all records of a segment, as far as the manifest says.
+// agrees reports whether an index may be of all records of a segment, as far as the manifest says. Nobody signs an
+// index: Verify compares it with the records.
 func (x index) agrees(signed times) bool {
 	low, high := uint64(math.MaxUint64), uint64(0)
 	for i, e := range x.entries {
 		low, high = min(low, e.minTS), max(high, e.maxTS)
-		if i == 0 && e.offset != segmentDataOffset || i > 0 && e.offset <= x.entries[i-1].offset {
+		isNext := i == 0 && e.offset == segmentDataOffset || i > 0 && e.offset > x.entries[i-1].offset
+		if !isNext || e.minTS > e.maxTS {
 			return false
 		}
 	}

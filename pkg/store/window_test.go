@@ -2,14 +2,17 @@ package store_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/farlog/farlog/pkg/record"
 	"github.com/farlog/farlog/pkg/store"
 	"github.com/farlog/farlog/pkg/store/storetest"
 )
@@ -242,6 +245,61 @@ func TestWindow_OnlySealedSegments(t *testing.T) {
 	}
 	if items := readAll(t, r); len(items) != len(all)-len(f.given) {
 		t.Errorf("%d records came later, expected %d", len(items), len(all)-len(f.given))
+	}
+}
+
+// entryTimes are the times of an entry of a forged index.
+type entryTimes struct{ low, high uint64 }
+
+// forgeIndex gives a segment an index that is whole, with an entry for each record. The first one has the times that
+// the manifest says.
+func (f *fixture) forgeIndex(number uint64, others entryTimes) {
+	f.t.Helper()
+	m, _, err := f.store.ReadManifest(testStream, number)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	var entries []uint64
+	for _, item := range f.read(store.ReaderOptions{IncludeControl: true, IncludeSuperseded: true}) {
+		if item.Segment != number {
+			continue
+		}
+		times := others
+		if len(entries) == 0 {
+			times = entryTimes{m.MinTimestampNS, m.MaxTimestampNS}
+		} else if others.low == 0 {
+			times = entryTimes{m.MaxTimestampNS, m.MaxTimestampNS}
+		}
+		entries = append(entries, item.LSN, item.Seq, times.low, times.high, uint64(item.Offset))
+	}
+	f.change(fileName(number, ".idx"), func(data []byte) []byte {
+		forged := bytes.Clone(data[:56])
+		binary.LittleEndian.PutUint32(forged[12:], uint32(len(entries)/5))
+		binary.LittleEndian.PutUint32(forged[48:], 0)
+		for _, word := range entries {
+			forged = binary.LittleEndian.AppendUint64(forged, word)
+		}
+		return binary.LittleEndian.AppendUint32(forged, record.CRC32C(0, forged))
+	})
+}
+
+// An index is not signed. One whose times make no sense hides nothing; one that a reader would believe, and is not what
+// the records say, is found by Verify.
+func TestWindow_ForgedIndex(t *testing.T) {
+	f := clockedStore(t, 10)
+	for number := range f.newest() - 1 {
+		f.forgeIndex(number+1, entryTimes{math.MaxUint64, 1})
+	}
+	for _, w := range f.windows(rand.New(rand.NewPCG(10, 10)), 15) {
+		f.expectWithin("inverted", w)
+	}
+	f = clockedStore(t, 10)
+	if report := f.verify(); report.Failure != nil {
+		t.Fatal(report.Statement())
+	}
+	f.forgeIndex(3, entryTimes{})
+	if report := f.verify(); report.Failure == nil || report.Failure.Segment != fileName(3, ".idx") {
+		t.Errorf("%s, expected the index", report.Statement())
 	}
 }
 
