@@ -129,6 +129,16 @@ func decode(raw []byte, value any) error {
 	return err
 }
 
+// normalize makes of a bundle what is read back: text that is not UTF-8 changes in JSON.
+func (b *Bundle) normalize() error {
+	raw, err := encode(b)
+	if err != nil {
+		return err
+	}
+	*b = Bundle{}
+	return decode(raw, b)
+}
+
 // checkForm says whether this program understands a bundle.
 func (b *Bundle) checkForm() error {
 	if b.Format != bundleFormat || b.Version != bundleVersion {

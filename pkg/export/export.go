@@ -125,6 +125,9 @@ func (o *Options) make(ctx context.Context, dir string, request query.Request) (
 			return b, err
 		}
 	}
+	if err := b.normalize(); err != nil { // what the cover says is what bundle.json can say
+		return b, err
+	}
 	if err := write(filepath.Join(dir, CoverFile), func(to io.Writer) error { return writeCover(to, b) }); err != nil {
 		return b, err
 	}

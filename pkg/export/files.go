@@ -16,6 +16,8 @@ import (
 	"github.com/farlog/farlog/pkg/query"
 )
 
+var errNoFile = errors.New("it is no file")
+
 // listFiles gives all files below a directory by name, slash-separated, but for bundle.json and seal.json. An error
 // where there is something else than files and directories: Verify follows no link.
 func listFiles(dir string) (names []string, err error) {
@@ -29,7 +31,7 @@ func listFiles(dir string) (names []string, err error) {
 		}
 		name = filepath.ToSlash(name)
 		if !entry.Type().IsRegular() {
-			return fmt.Errorf("%s is no file (%s): expected files and directories", name, entry.Type())
+			return fmt.Errorf("%s: %w (%s): expected files and directories", name, errNoFile, entry.Type())
 		}
 		if name != BundleFile && name != SealFile {
 			names = append(names, name)

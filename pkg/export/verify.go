@@ -1,6 +1,7 @@
 package export
 
 import (
+	"bytes"
 	"context"
 	"crypto/ed25519"
 	"errors"
@@ -56,11 +57,19 @@ func Verify(ctx context.Context, dir string, options VerifyOptions) (Report, err
 		options.Progress = func(Progress) {}
 	}
 	v := &verification{ctx: ctx, dir: dir, options: options, isBad: map[string]bool{}, missing: map[string]bool{}}
+	names, err := listFiles(v.dir) // before any of them is opened: a pipe would never end
+	if errors.Is(err, errNoFile) {
+		v.fail("%s", err)
+		return v.report, nil
+	}
+	if err != nil {
+		return v.report, err
+	}
 	isRead, err := v.bundle()
 	if err != nil || !isRead {
 		return v.report, err
 	}
-	if isSafe, err := v.files(); err != nil || !isSafe {
+	if err := v.files(names); err != nil {
 		return v.report, err
 	}
 	if err := v.evidence(); err != nil {
@@ -164,13 +173,8 @@ func keyIDs(keys []ed25519.PublicKey) string {
 	return strings.Join(ids, " or ")
 }
 
-// files compares the files that there are with those of bundle.json. isSafe: there is nothing but files.
-func (v *verification) files() (isSafe bool, err error) {
-	names, err := listFiles(v.dir)
-	if err != nil {
-		v.fail("%s", err)
-		return false, nil
-	}
+// files compares the files that there are with those of bundle.json.
+func (v *verification) files(names []string) error {
 	done, total := int64(0), int64(0)
 	isThere, listed := map[string]bool{}, map[string]bool{}
 	for _, name := range names {
@@ -191,7 +195,7 @@ func (v *verification) files() (isSafe bool, err error) {
 			v.options.Progress(Progress{"hash the files", done, max(done, total)})
 		})
 		if err != nil {
-			return false, err
+			return err
 		}
 		switch {
 		case got.Size != want.Size:
@@ -212,7 +216,7 @@ func (v *verification) files() (isSafe bool, err error) {
 	if v.report.OK() {
 		v.proved("all %d files are as bundle.json says, and there are no others", len(names))
 	}
-	return true, nil
+	return nil
 }
 
 // isOf says which file has these bytes.
@@ -321,6 +325,9 @@ func (v *verification) derived(opened *store.Store, verified store.Report) error
 		return nil
 	}
 	v.counts(made)
+	if err := v.cover(); err != nil {
+		return err
+	}
 	if len(v.report.Failures) > before || len(v.isBad) > 0 {
 		return nil
 	}
@@ -355,6 +362,27 @@ func (v *verification) counts(made derived) {
 	if want := missing(made.streams); !slices.Equal(b.Missing, want) {
 		v.fail("%s: missing is %q, the evidence says %q", BundleFile, b.Missing, want)
 	}
+}
+
+// cover compares cover.html with what it is for this bundle.json.
+func (v *verification) cover() error {
+	if v.missing[CoverFile] {
+		return nil
+	}
+	raw, err := os.ReadFile(filepath.Join(v.dir, CoverFile))
+	if err != nil {
+		return err
+	}
+	var want bytes.Buffer
+	b := v.report.Bundle
+	b.Files = nil
+	if err := writeCover(&want, b); err != nil {
+		return err
+	}
+	if !bytes.Equal(raw, want.Bytes()) {
+		v.fail("%s: it does not say what %s says", CoverFile, BundleFile)
+	}
+	return nil
 }
 
 // mapping reads the profile. isRead is false when it cannot be, which is noted.

@@ -3,12 +3,15 @@ package export
 import (
 	"bytes"
 	"crypto/ed25519"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/farlog/farlog/pkg/store"
 )
@@ -114,7 +117,27 @@ func TestVerify_Files(t *testing.T) {
 	if err := os.Symlink("/etc/passwd", filepath.Join(dir, "link")); err != nil {
 		t.Fatal(err)
 	}
-	expectFailure(t, "a link", dir, trust, "link is no file")
+	expectFailure(t, "a link", dir, trust, "link: it is no file")
+}
+
+// A pipe, which would never end, is not opened, and a link is not followed, also in place of bundle.json.
+func TestVerify_NoFile(t *testing.T) {
+	dir, trust := bundle(t)
+	for _, name := range []string{BundleFile, SealFile} {
+		full, away := filepath.Join(dir, name), filepath.Join(t.TempDir(), "away")
+		if err := errors.Join(os.Rename(full, away), os.Symlink(away, full)); err != nil {
+			t.Fatal(err)
+		}
+		expectFailure(t, "a link", dir, trust, name+": it is no file")
+		remove(t, dir, name)
+		if err := unix.Mkfifo(full, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		expectFailure(t, "a pipe", dir, trust, name+": it is no file")
+		if err := os.Rename(away, full); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // segments of the evidence with records, and without.
@@ -182,6 +205,9 @@ func TestVerify_Forger(t *testing.T) {
 		{"records cut off", func(dir string) {
 			edit(t, dir, whole[0], func(raw []byte) []byte { return raw[:4096] })
 		}, []string{"segment ends"}},
+		{"another cover", func(dir string) {
+			edit(t, dir, CoverFile, replace("J. Doe", "R. Roe"))
+		}, []string{CoverFile + ": it does not say"}},
 		{"an index", func(dir string) {
 			writeFile(t, dir, strings.TrimSuffix(whole[0], ".seg")+".idx")
 		}, []string{".idx: evidence does not have such a file"}},
