@@ -91,13 +91,14 @@ public final class Batch {
     }
 
     /**
-     * As {@link #next}, passing over what the application did not write: epochs, heartbeats and the like.
+     * As {@link #next}, passing over what the application did not write: epochs, heartbeats and the like. An encrypted
+     * record of which the reader has no key is given as it is: {@link RecordView#FLAG_ENCRYPTED} is among its flags.
      *
      * @return false when there is none left
      */
     public boolean nextPayload() {
         while (next()) {
-            if (record.flags() == 0) {
+            if ((record.flags() & ~RecordView.FLAG_ENCRYPTED) == 0) {
                 return true;
             }
         }

@@ -24,6 +24,8 @@ public final class RecordView {
     public static final int FLAG_SEAL = 8;
     /** Something is missing here, and why. */
     public static final int FLAG_GAP = 16;
+    /** Key and payload are encrypted; the library decrypts what a reader with keys gets. */
+    public static final int FLAG_ENCRYPTED = 32;
     /** Length of the header, bytes. */
     public static final int HEADER_LEN = 56;
     /** Length of what a PAD stores, bytes. */
@@ -232,10 +234,14 @@ public final class RecordView {
      */
     public boolean isValid(final long salt, final long lsn) {
         final long left = bytes.byteSize() - off;
-        return left >= PAD_STORED_LEN && bytes.get(U32, off) == MAGIC && bytes.get(JAVA_BYTE, off + 4) == 1
+        return left >= PAD_STORED_LEN && bytes.get(U32, off) == MAGIC && bytes.get(JAVA_BYTE, off + 4) == version()
             && bytes.get(JAVA_BYTE, off + 5) == HEADER_LEN / 8 && lsn() == lsn && epoch() != 0 && storedLen() <= left
             && !(isPad() && keyLen() != 0) && bytes.get(U64, off + storedLen() - TRAILER_LEN) == (lsn ^ salt)
             && bytes.get(U32, off + CRC_OFF) == crc((int) salt);
+    }
+
+    private int version() {
+        return (flags() & FLAG_ENCRYPTED) != 0 ? 2 : 1;
     }
 
     /** The checksum of docs/reference/format.md, begun with the salt's low half. */
