@@ -14,4 +14,4 @@ linked="-X github.com/farlog/farlog/cmd/internal/version.linked=$version"
 CGO_ENABLED=1 go build -buildmode=pie -ldflags "$linked" -o "$bin/" ./cmd/farlog ./cmd/farlogd
 [ "${2:-}" = daemons ] && exit
 CGO_ENABLED=0 go build -buildmode=pie -ldflags "$linked" -o "$bin/" ./cmd/farlog-archive
-CGO_ENABLED=0 go build -ldflags "$linked" -o "$bin/" ./cmd/farlog-verify # static: it runs on any Linux
+CGO_ENABLED=0 go build -buildmode=exe -ldflags "$linked" -o "$bin/" ./cmd/farlog-verify # static: it runs on any Linux

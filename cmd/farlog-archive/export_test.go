@@ -45,7 +45,7 @@ func TestExport_Flags(t *testing.T) {
 		{[]string{"--why", "test"}, exitUsage, "expected who"},
 		{append(asked, "--class", "70000"), exitUsage, "--class 70000"},
 		{append(asked, "--filter", "lsn >"), exitUsage, "column"},
-		{append(asked, "--profile", "fix-lug"), exitUsage, "expected one of fix-log"},
+		{append(asked, "--profile", "fix-lug"), exitUsage, "expected one of cat-meno, fix-log"},
 		{append(asked, "--profile", mapping), exitUsage, "mine.yaml:1:9: format"},
 		{append(asked, "--profile", "rts25-clock"), exitUsage, "required and not mapped: Firm"},
 		{append(asked, "--profile", "rts25-clock", "--constant", "Firm"), exitUsage, "expected NAME=VALUE"},

@@ -294,8 +294,10 @@ func (d *dumper) print(stream string, rec record.Record, isSuperseded bool) erro
 
 // decrypt takes the payload from an encrypted record that there are no keys for at all.
 func (d *dumper) decrypt(rec record.Record) (record.Record, error) {
-	if rec.IsEncrypted() && len(d.keys) == 0 {
-		rec.Key, rec.Payload = nil, nil
+	if len(d.keys) == 0 {
+		if rec.IsEncrypted() {
+			rec.Key, rec.Payload = nil, nil
+		}
 		return rec, nil
 	}
 	return d.decrypter.Decrypt(rec)

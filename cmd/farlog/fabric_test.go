@@ -52,8 +52,8 @@ router: x
 		`12:10: streams[1].level eternal: expected posted, visible or persistent`,
 		`13:12: streams[1].members three: expected a whole number from 1 on`,
 		"14:3: streams[2]: expected keys: name, size, record_len_max, align, level, policy, deadline, members, " +
-			"needed, failure_domain, kind, target, writer_host, latency_limit, drain, records_per_second, " +
-			"bytes_per_second",
+			"needed, failure_domain, kind, encryption, target, writer_host, latency_limit, drain, " +
+			"records_per_second, bytes_per_second",
 		`15:1: router: unknown key, expected one of targets, drains, tenants, streams, routes, plan`,
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {

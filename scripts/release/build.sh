@@ -37,7 +37,8 @@ build_programs() {
 	local program shell build
 	for program in "${programs[@]}"; do
 		build=(go build -buildmode=pie)
-		[ "$program" != farlog-verify ] || build=(env CGO_ENABLED=0 go build) # static: it runs on any Linux
+		# static: it runs on any Linux
+		[ "$program" != farlog-verify ] || build=(env CGO_ENABLED=0 go build -buildmode=exe)
 		"${build[@]}" -o "$stage/bin/" -ldflags \
 			"-s -w -X github.com/farlog/farlog/cmd/internal/version.linked=$VERSION" "./cmd/$program"
 		{

@@ -114,10 +114,11 @@ enum class [[nodiscard]] result : int {
 	exists = FARLOG_EXISTS,
 	overrun = FARLOG_OVERRUN,
 	unsupported = FARLOG_UNSUPPORTED,
+	no_key = FARLOG_NO_KEY,
 };
 #define FARLOG_HPP_COUNT(name, value, text) +1
 static_assert(
-	(0 FARLOG_RESULT_TABLE(FARLOG_HPP_COUNT)) == 18, "farlog.h has another result: name it in enum class result");
+	(0 FARLOG_RESULT_TABLE(FARLOG_HPP_COUNT)) == 19, "farlog.h has another result: name it in enum class result");
 #undef FARLOG_HPP_COUNT
 
 /* name -- "FULL" for result::full. text -- its sentence. Both live for ever. */

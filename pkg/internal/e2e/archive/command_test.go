@@ -65,7 +65,7 @@ func TestCommands_FromProbeToRestore(t *testing.T) {
 	}
 	bare := session{t, nil}
 	bare.expect(exitUsage, "expected --archive-url s3://BUCKET/PREFIX", "probe")
-	bare.expect(exitUsage, "expected hold, probe, restore, retention, run, serve-files, "+
+	bare.expect(exitUsage, "expected export, hold, probe, restore, retention, run, serve-files, "+
 		"status, verify", "prove")
 	bare.expect(exitUsage, "http is for this host itself alone", "probe", "--archive-url", "s3://bucket",
 		"--archive-endpoint", "http://192.0.2.1")
