@@ -14,8 +14,11 @@ func TestReplay_FiltersAsAQueryDoes(t *testing.T) {
 		t.Fatal(talk)
 	}
 	for _, flags := range [][]string{
-		{"--class", "1,3"}, {"--key", "ORD-3", "--key", "ORD-17"}, {"--filter", "'35' in fix && fix['35'] == '8'"},
-		{"--class", "2", "--filter", "len > 100 && seq % 2 == 0"}, {"--key", "none"},
+		{"--class", "1,3"},
+		{"--key", "ORD-3", "--key", "ORD-17"},
+		{"--filter", "'35' in fix && fix['35'] == '8'"},
+		{"--class", "2", "--filter", "len > 100 && seq % 2 == 0"},
+		{"--key", "none"},
 		{"--filter", "stream == 'desk7/orders' && store == '" + dir + "'"},
 	} {
 		var want []string

@@ -11,7 +11,12 @@ func TestBuffers_GrowWithTheBatches(t *testing.T) {
 	var b buffers
 	now := time.Now()
 	for i, c := range []struct{ batch, size int }{
-		{0, 8 << 10}, {300, 8 << 10}, {5 << 10, 64 << 10}, {40 << 10, 1 << 20}, {800 << 10, 1 << 20}, {300, 8 << 10},
+		{0, 8 << 10},
+		{300, 8 << 10},
+		{5 << 10, 64 << 10},
+		{40 << 10, 1 << 20},
+		{800 << 10, 1 << 20},
+		{300, 8 << 10},
 		{40 << 10, 1 << 20},
 	} {
 		buffer := takeBuffer(b.class, 1<<20)

@@ -83,7 +83,11 @@ var flagNames = []struct {
 	flag Flags
 	name string
 }{
-	{FlagPad, "PAD"}, {FlagEpoch, "EPOCH"}, {FlagHeartbeat, "HEARTBEAT"}, {FlagSeal, "SEAL"}, {FlagGap, "GAP"},
+	{FlagPad, "PAD"},
+	{FlagEpoch, "EPOCH"},
+	{FlagHeartbeat, "HEARTBEAT"},
+	{FlagSeal, "SEAL"},
+	{FlagGap, "GAP"},
 	{FlagEncrypted, "ENCRYPTED"},
 }
 
