@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # setup.sh PART... -- make sure that what the parts need is there; install by apt-get what is missing, quietly.
 #   build   Go, a C compiler and the headers of libfabric, libibverbs, librdmacm, liburing and libblkid
-#   ctest   what rdma/test needs: meson, ninja, g++, cmocka, spdlog, clang with its sanitizer and fuzzer runtimes
+#   ctest   what rdma/test needs: meson, ninja, g++, cmocka, spdlog, OpenSSL, clang with its sanitizer and fuzzer
+#           runtimes
 #   shm     /dev/shm, where the counters are and the tests' rings in memory
 #   java    a JDK of 22 or later and Maven, where the distribution has them; where it has none nothing, the tests say
 #           that they are skipped
@@ -22,7 +23,7 @@
 #   hsm     SoftHSM and OpenSC, by which tests sign over PKCS#11
 #   s3      versitygw, a real S3 server for tests: built once, Go's cache keeps it
 #   moto    moto, an S3 server that does not keep what it locks, which farlog archive probe must refuse: into build/moto
-#   pages   what the commands of docs/tutorials and docs/how-to use: ip, curl, and those of hsm
+#   pages   what the commands of docs/tutorials and docs/how-to use: ip, curl, openssl, and those of hsm
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -94,6 +95,7 @@ check_ctest() {
 	check_clang
 	need_file '/usr/include/cmocka.h' libcmocka-dev
 	need_file '/usr/include/spdlog/spdlog.h' libspdlog-dev
+	need openssl openssl # and with it libcrypto, which encrypts records
 	need_file '/usr/lib/gcc/*/*/libasan.so' gcc
 }
 
@@ -223,7 +225,10 @@ for part in "$@"; do
 	strace) need strace strace ;;
 	static) need clang-tidy clang-tidy ;;
 	hsm) need softhsm2-util softhsm2 && need pkcs11-tool opensc ;;
-	pages) need ip iproute2 && need curl curl && need softhsm2-util softhsm2 && need pkcs11-tool opensc ;;
+	pages)
+		need ip iproute2 && need curl curl && need openssl openssl && need softhsm2-util softhsm2
+		need pkcs11-tool opensc
+		;;
 	s3) check_s3 ;;
 	moto) refresh_lists && need python3 python3 && need_file '/usr/lib/python3*/ensurepip' python3-venv &&
 		install_missing && missing=() && check_moto ;;
