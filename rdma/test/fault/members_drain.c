@@ -148,7 +148,7 @@ static bool begin_drain(struct farlog_error *error)
 /* read_some -- into the store. */
 static int read_some(uint64_t room, struct farlog_batch *batch)
 {
-	static uint8_t buf[LAYOUT_BLOCK_LEN];
+	static uint8_t buf[LAYOUT_BLOCK_LEN + RECORD_PAD_STORED_LEN]; /* as much as drain asks for */
 	int result = farlog_reader_read(world.reader, buf, room, batch);
 
 	if (result == FARLOG_TOO_LARGE)
