@@ -38,7 +38,7 @@ func end(world World, rings []*api.RingSpec, name string) (action Action, ok, is
 	return Action{}, false, false
 }
 
-// IsLost tells a ring of which its target shows nothing: it does not report, or reports that the ring is not there. Of
+// IsLost reports a ring of which its target shows nothing: it does not report, or says that the ring is not there. Of
 // one that a living target has not reported yet it is not known.
 func IsLost(liveTargets map[string]*api.Agent, ring *api.RingSpec, seen *api.RingState) bool {
 	return liveTargets[ring.GetTarget()] == nil || seen != nil && len(seen.RingUuid) == 0 && !seen.Closed

@@ -69,7 +69,7 @@ static int decrypt(struct decrypter *decrypter, uint64_t salt, const uint8_t *ra
 	return result;
 }
 
-/* Each bit of header, ciphertext and envelope but the CRC, which whoever changes them makes anew. */
+/* Each bit of header, ciphertext and envelope but the CRC, which whoever changes them makes again. */
 static void decrypt__any_bit_changed(void **state)
 {
 	uint64_t salt = 0x1234567890ABCDEF;
