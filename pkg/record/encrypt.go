@@ -116,7 +116,7 @@ func ParseEncryptionKeys(text []byte) (keys []EncryptionKey, err error) {
 func (h Header) IsEncrypted() bool { return h.Flags&FlagEncrypted != 0 }
 
 // Decrypter decrypts the records of any streams. One goroutine at a time. Of a stream of which it has seen an encrypted
-// record, by its salt, it takes no application's record that is not encrypted: to make that one needs no key.
+// record, by its salt, it takes no application's record that is not encrypted: making such a record needs no key.
 type Decrypter struct {
 	// IsClearRefused: no application's record that is not encrypted is taken of any stream.
 	IsClearRefused bool

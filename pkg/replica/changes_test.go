@@ -65,7 +65,7 @@ func appendAll(t *testing.T, app *store.Appender, ring *storetest.Ring) {
 }
 
 // TestReplica_IdleAsksOnceForAllStreams: while no stream of a first site has anything new, its replica asks for changes
-// and for nothing else; when one stream has, it reads that one. Requests are counted, and nothing is timed.
+// and for nothing else; when one stream has, it reads that stream. Requests are counted, and nothing is timed.
 func TestReplica_IdleAsksOnceForAllStreams(t *testing.T) {
 	first, apps, rings := site300(t)
 	count, source := new(asked), NewStoreSource(first)

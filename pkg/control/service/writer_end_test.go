@@ -28,7 +28,7 @@ func membersView(rings ...*api.RingState) *state.View {
 }
 
 // One ring's lock decides over its writer, but of another one, to which the writer would come from afar, the target
-// cannot say whether it has a writer: the grant would fence that one, and is not to be given.
+// cannot say whether it has a writer: the grant would fence that writer, and is not to be given.
 func TestLivingWriter_LockedRingBesideUnknownOne(t *testing.T) {
 	t.Parallel()
 	const cause = "admit a client: no answer"
